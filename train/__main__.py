@@ -1,0 +1,57 @@
+"""``python -m train --method METHOD``: train one method on a motion library."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # one thread of BLAS: reproducible, and the cores belong to the engine
+
+from engine.errors import run_main  # noqa: E402
+from engine.ik.mmik import MmikParams  # noqa: E402
+from engine.motion.library import MotionLibrary  # noqa: E402
+from engine.params import read_section  # noqa: E402
+from engine.srb.body import SrbParams  # noqa: E402
+from train.config import ControlParams, CostWeights, PaperParams, SearchParams, UnifiedParams  # noqa: E402
+
+METHODS = ("no_network", "unified", "unified_paper")
+
+
+def main(argv: list[str]) -> None:
+    parser = argparse.ArgumentParser(
+        prog="python -m train",
+        description="Train a policy. An interrupted training resumes from its newest checkpoint; a finished one removes them.",
+    )
+    parser.add_argument("--method", choices=METHODS, required=True)
+    parser.add_argument("--params", default="params.yaml", help="parameter file (sections srb, mmik, train.METHOD)")
+    parser.add_argument("--library", default="data/library.npz", help="motion library made by engine.motion.library")
+    parser.add_argument("--tuned", default="models/no_network/tuned.json", help="foot law and gains that `unified` builds on")
+    parser.add_argument("--seed", type=int, default=0, help="seed of `unified`")
+    parser.add_argument("--out", type=Path, required=True, help="folder of policy.pt, curve.csv, train.json, checkpoints/")
+    args = parser.parse_args(argv)
+    srb = read_section(args.params, "srb", SrbParams)
+    mmik = read_section(args.params, "mmik", MmikParams)
+    library = MotionLibrary.load(args.library)
+    if args.method == "no_network":
+        from train.no_network import train_no_network
+
+        params = read_section(args.params, "train.no_network", SearchParams)
+        control = read_section(args.params, "train.control", ControlParams)
+        cost = read_section(args.params, "train.cost", CostWeights)
+        train_no_network(params, control, cost, srb, mmik, library, args.out)
+    elif args.method == "unified":
+        from train.unified import train_unified
+
+        unified = read_section(args.params, "train.unified", UnifiedParams)
+        train_unified(unified, mmik, library, Path(args.tuned), args.seed, args.out)
+    else:
+        from train.unified_paper import train_unified_paper
+
+        paper = read_section(args.params, "train.unified_paper", PaperParams)
+        preset = read_section(args.params, "srb_paper", SrbParams)
+        train_unified_paper(paper, preset, mmik, library, args.out)
+
+
+if __name__ == "__main__":
+    run_main(main)

@@ -1,0 +1,167 @@
+"""Sections ``train.*`` of params.yaml as frozen dataclasses without defaults."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from engine.params import NonNegative, NotAllZero, NotEmpty, Positive, Range, Seed
+
+Unit = Annotated[float, Range(ge=0, le=1)]
+Count = Annotated[int, Range(ge=1)]
+
+
+@dataclass(frozen=True)
+class NetworkParams:
+    """Shape of `train.networks.UnifiedNetwork`."""
+
+    hidden: Annotated[list[int], NotEmpty(), Range(ge=1)]
+    latent: Count
+    gate: Count
+    experts: Count
+    last_std: Positive
+
+
+@dataclass(frozen=True)
+class SearchParams:
+    """Section ``train.no_network``: CMA-ES over the foot law and the QP's gains and weights."""
+
+    seed: Seed
+    generations: Count
+    population: Count
+    episodes: Count
+    frames: Count
+    sigma: Positive
+    push_max_n: NonNegative
+    friction_min: Positive
+    fall_cost: Positive
+    threads: Count
+
+
+@dataclass(frozen=True)
+class ControlParams:
+    """Scales of the controller around the network (docs/methods/unified.md)."""
+
+    residual_scale: Annotated[list[float], NotEmpty(), Range(gt=0)]
+    error_scale: Annotated[list[float], NotEmpty(), Range(gt=0)]
+    body_scale: Annotated[list[float], NotEmpty(), Range(gt=0)]
+
+
+@dataclass(frozen=True)
+class CostWeights:
+    """Tracking cost of the analytic training: scales of one unit of error, and weights."""
+
+    height_m: Positive
+    tilt: Positive
+    velocity_m_s: Positive
+    spin_rad_s: Positive
+    foot_m: Positive
+    w_foot: NonNegative
+    w_effort: NonNegative
+    w_rate: NonNegative
+    saturation: NonNegative
+    fall: NonNegative
+
+
+@dataclass(frozen=True)
+class LossWeights:
+    """Table 1, supervised losses."""
+
+    w_cs: NonNegative
+    w_b: NonNegative
+    w_r: NonNegative
+
+
+@dataclass(frozen=True)
+class UnifiedParams:
+    """Section ``train.unified``."""
+
+    samples: Count
+    envs: Count
+    horizon: Count
+    episode_frames: Count
+    gamma: Annotated[float, Range(gt=0, lt=1)]
+    td_lambda: Unit
+    lr_start: Positive
+    lr_end: Positive
+    critic_lr: Positive
+    critic_hidden: Annotated[list[int], NotEmpty(), Range(ge=1)]
+    critic_epochs: Count
+    critic_batch: Count
+    target_rate: Unit
+    clip_norm: Positive
+    velocity_noise_m_s: NonNegative
+    rotation_noise_rad: NonNegative
+    push_rate: Unit
+    push_frames: Count
+    push_max_n: NonNegative
+    friction_range: Annotated[list[float], NotEmpty(), Range(gt=0)]
+    body_batch: Count
+    eval_episodes: Count
+    eval_frames: Count
+    eval_every: Count
+    checkpoint_every: Count
+    threads: Count
+    network: NetworkParams
+    control: ControlParams
+    loss: LossWeights
+    cost: CostWeights
+
+
+@dataclass(frozen=True)
+class PaperReward:
+    """Table 1 under its symbols; w_s and w_m scale the sum (not in the paper, see docs/methods/unified.md)."""
+
+    w_p: NonNegative
+    w_e: NonNegative
+    w_ct: NonNegative
+    w_f: NonNegative
+    w_p1: NonNegative
+    w_p2: NonNegative
+    w_p3: NonNegative
+    w_p4: NonNegative
+    w_s: NonNegative
+    w_m: NonNegative
+    stance_alpha: NonNegative
+    swing_alpha: NonNegative
+
+
+@dataclass(frozen=True)
+class PpoParams:
+    """Proximal policy optimisation."""
+
+    steps: Count
+    batch: Count
+    epochs: Count
+    lr_start: Positive
+    lr_end: Positive
+    gamma: Annotated[float, Range(gt=0, le=1)]
+    lambda_: Unit
+    clip: Positive
+    entropy: NonNegative
+    value: NonNegative
+    clip_norm: Positive
+    log_std: float
+    value_hidden: Annotated[list[int], NotEmpty(), Range(ge=1)]
+
+
+@dataclass(frozen=True)
+class PaperParams:
+    """Section ``train.unified_paper``."""
+
+    seed: Seed
+    samples: Count
+    envs: Count
+    episode_frames: Count
+    velocity_noise_m_s: NonNegative
+    rotation_noise_rad: NonNegative
+    foot_residual_scale: Positive
+    eval_episodes: Count
+    eval_frames: Count
+    eval_every: Count
+    checkpoint_every: Count
+    threads: Count
+    network: NetworkParams
+    loss: LossWeights
+    reward: Annotated[PaperReward, NotAllZero()]
+    ppo: PpoParams
