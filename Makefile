@@ -32,7 +32,10 @@ $(READY): pyproject.toml
 	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check -e '.[bench,dev,live]'
 	@touch $@
 
-repro: $(READY)  ## rebuild every result that is not up to date, then say what was skipped
+repro: $(READY)  ## fetch the data, rebuild what is not up to date, measure this machine, write the report
+	dvc repro --force --single-item fetch
+	dvc repro
+	dvc repro --force --single-item benchmark
 	dvc repro
 
 test: $(READY)  ## run the tests

@@ -72,7 +72,7 @@ def _quantities(rec: Recording, library: Any) -> dict[str, Array]:
     follows[0] = False
     follows[1:] &= alive[:-1] & (np.diff(ref, axis=0) == 1)
 
-    out = {"frames": alive.astype(np.float64)}
+    out: dict[str, Any] = {"frames": alive.astype(np.float64)}
     sim_yaw, ref_yaw = yaw_of(quat_to_matrix(rec.srb_quat_w)), yaw_of(quat_to_matrix(library.srb_quat_w[ref]))
     ref_local = _in_projected(ref_body, library.com_pos_w[ref], ref_yaw)
     out["jpe_srb"] = _mean_distance(_in_projected(body, rec.com_pos_w, sim_yaw), ref_local)

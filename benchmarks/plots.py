@@ -119,7 +119,7 @@ def fps_against_characters(table4: pl.DataFrame, paper: pl.DataFrame) -> bytes |
     if table4.is_empty():
         return None
     with plt.rc_context(STYLE):
-        figure, axis = plt.subplots(figsize=(6, 3.8))
+        figure, axis = plt.subplots(figsize=(8.5, 3.8))
         for (row, threads), part in table4.group_by("row", "threads", maintain_order=True):
             label = f"{row}, {threads} thread{'s' if threads > 1 else ''}"
             axis.plot(part["n_characters"], part["fps"], marker="o", ms=3, lw=1.2, label=label)
@@ -127,7 +127,7 @@ def fps_against_characters(table4: pl.DataFrame, paper: pl.DataFrame) -> bytes |
             axis.plot(part["n_characters"], part["fps"], "x--", color="0.5", lw=0.8, ms=4, label=f"paper: {row}")
         axis.axhline(30, color="0.5", ls=":", lw=1)
         axis.set(xscale="log", yscale="log", xlabel="characters", ylabel="frames/s of the whole crowd")
-        axis.legend()
+        axis.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
         return _svg(figure)
 
 

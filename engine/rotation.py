@@ -116,7 +116,9 @@ def quat_align(q: ArrayLike) -> Array:
     """Flip signs along axis 0 (time) so that neighbours lie in one hemisphere; shape (T, ..., 4)."""
     q = np.array(q, np.float64)
     dots = np.sum(q[1:] * q[:-1], axis=-1)
-    sign = np.concatenate([np.ones_like(dots[:1]), np.cumprod(np.where(dots < 0, -1.0, 1.0), axis=0)]) if len(q) > 1 else 1
+    sign = (
+        np.concatenate([np.ones_like(dots[:1]), np.cumprod(np.where(dots < 0, -1.0, 1.0), axis=0)]) if len(q) > 1 else 1
+    )
     return q * np.asarray(sign)[..., None] if len(q) > 1 else q
 
 

@@ -8,12 +8,12 @@ from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # one thread of BLAS: reproducible, and the cores belong to the engine
 
-from engine.errors import run_main  # noqa: E402
-from engine.ik.mmik import MmikParams  # noqa: E402
-from engine.motion.library import MotionLibrary  # noqa: E402
-from engine.params import read_section  # noqa: E402
-from engine.srb.body import SrbParams  # noqa: E402
-from train.config import ControlParams, CostWeights, PaperParams, SearchParams, UnifiedParams  # noqa: E402
+from engine.errors import run_main
+from engine.ik.mmik import MmikParams
+from engine.motion.library import MotionLibrary
+from engine.params import read_section
+from engine.srb.body import SrbParams
+from train.config import ControlParams, CostWeights, PaperParams, SearchParams, UnifiedParams
 
 METHODS = ("no_network", "unified", "unified_paper")
 
@@ -21,14 +21,20 @@ METHODS = ("no_network", "unified", "unified_paper")
 def main(argv: list[str]) -> None:
     parser = argparse.ArgumentParser(
         prog="python -m train",
-        description="Train a policy. An interrupted training resumes from its newest checkpoint; a finished one removes them.",
+        description=(
+            "Train a policy. An interrupted training resumes from its newest checkpoint; a finished one removes them."
+        ),
     )
     parser.add_argument("--method", choices=METHODS, required=True)
     parser.add_argument("--params", default="params.yaml", help="parameter file (sections srb, mmik, train.METHOD)")
     parser.add_argument("--library", default="data/library.npz", help="motion library made by engine.motion.library")
-    parser.add_argument("--tuned", default="models/no_network/tuned.json", help="foot law and gains that `unified` builds on")
+    parser.add_argument(
+        "--tuned", default="models/no_network/tuned.json", help="foot law and gains that `unified` builds on"
+    )
     parser.add_argument("--seed", type=int, default=0, help="seed of `unified`")
-    parser.add_argument("--out", type=Path, required=True, help="folder of policy.pt, curve.csv, train.json, checkpoints/")
+    parser.add_argument(
+        "--out", type=Path, required=True, help="folder of policy.pt, curve.csv, train.json, checkpoints/"
+    )
     args = parser.parse_args(argv)
     srb = read_section(args.params, "srb", SrbParams)
     mmik = read_section(args.params, "mmik", MmikParams)

@@ -56,7 +56,9 @@ class CostWeights:
     velocity_m_s: Positive
     spin_rad_s: Positive
     foot_m: Positive
+    swing_m: Positive
     w_foot: NonNegative
+    w_swing: NonNegative
     w_effort: NonNegative
     w_rate: NonNegative
     saturation: NonNegative
@@ -89,6 +91,7 @@ class UnifiedParams:
     critic_epochs: Count
     critic_batch: Count
     target_rate: Unit
+    average_rate: Unit
     clip_norm: Positive
     velocity_noise_m_s: NonNegative
     rotation_noise_rad: NonNegative
@@ -96,7 +99,6 @@ class UnifiedParams:
     push_frames: Count
     push_max_n: NonNegative
     friction_range: Annotated[list[float], NotEmpty(), Range(gt=0)]
-    body_batch: Count
     eval_episodes: Count
     eval_frames: Count
     eval_every: Count

@@ -8,13 +8,16 @@ residual, and `PaperPolicy`, whose action is the network's output as the paper s
 
 from __future__ import annotations
 
+import io
 import math
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from engine.atomic import write_atomic
 from engine.skeleton import LEFT_ANKLE, RIGHT_ANKLE, SOLE_OFFSET
 from train.rotation6 import log_so3, small_rotation_t, turn_z_t, with_third_row, yaw_free_t
 
@@ -34,7 +37,7 @@ class UnifiedNetwork(nn.Module):
         self.experts, self.physical = experts, SRB + FULL
         self.extractor = nn.Linear(OBS, OBS)
         sizes = [OBS, *hidden, latent]
-        self.encoder = nn.ModuleList(nn.Linear(a, b) for a, b in zip(sizes, sizes[1:], strict=False))
+        self.encoder = nn.ModuleList(nn.Linear(a, b) for a, b in pairwise(sizes))
         width = self.physical + latent
         self.gate = nn.ModuleList([nn.Linear(width, gate), nn.Linear(gate, gate), nn.Linear(gate, experts)])
         self.decoder = nn.Linear(width, experts * ACTION)
@@ -85,6 +88,18 @@ class UnifiedPolicy(nn.Module):
     """
 
     body_frame = "srb"
+    foot_law: Tensor
+    scale: Tensor
+    error_scale: Tensor
+    obs_mean: Tensor
+    obs_std: Tensor
+    body_scale: Tensor
+    live: Tensor
+    up: Tensor
+    level: Tensor
+    sole: Tensor
+    pairs: Tensor
+    feet: Tensor
 
     def __init__(
         self,
@@ -197,6 +212,10 @@ class PaperPolicy(nn.Module):
     """The paper's action: every number is the network's, feet are a 0.1-scaled residual on the predicted body."""
 
     body_frame = "proj"
+    obs_mean: Tensor
+    obs_std: Tensor
+    out_scale: Tensor
+    out_mean: Tensor
 
     def __init__(self, network: UnifiedNetwork, foot_residual_scale: float) -> None:
         super().__init__()
@@ -227,10 +246,10 @@ class PaperPolicy(nn.Module):
 
 def save_policy(path: Path, policy: nn.Module, build: dict[str, Any], info: dict[str, Any]) -> None:
     """Write a trained policy: what builds it, its weights, and the facts the export puts in the metadata."""
-    tmp = path.with_suffix(".tmp")
     path.parent.mkdir(parents=True, exist_ok=True)
-    torch.save({"build": build, "weights": policy.state_dict(), "info": info}, tmp)
-    tmp.replace(path)
+    buffer = io.BytesIO()
+    torch.save({"build": build, "weights": policy.state_dict(), "info": info}, buffer)
+    write_atomic(path, buffer.getvalue())
 
 
 def build_policy(build: dict[str, Any]) -> nn.Module:

@@ -75,7 +75,7 @@ def search_cost(
             act12, command, _ = policy.targets(ref, raw, laws)
             body = policy.body(ref, raw)
             contact = obs[:, 201:205].argmax(1).numpy()
-            error = tracking_cost(obs[:, :35], torch.from_numpy(chars.ref_rows[chars.frame, :35].astype(np.float32)), cost)
+            error = tracking_cost(obs[:, :35], torch.from_numpy(chars.ref_rows[chars.frame, :35]), cost)
         total += np.where(chars.alive, error.numpy(), 0.0)
         on = (t >= begin) & (t < begin + 6)
         push[:] = np.tile(np.where(on[:, None], force, 0.0), (len(points), 1))
@@ -122,13 +122,25 @@ def train_no_network(
         costs = search_cost(points, env, policy, params, cost, int(seeds[generation]))
         search.tell(list(points), list(costs))
         samples += env.n * params.frames
-        rows.append({"generation": generation, "samples": samples, "cost": f"{costs.min():.6f}", "mean_cost": f"{costs.mean():.6f}"})
+        rows.append(
+            {
+                "generation": generation,
+                "samples": samples,
+                "cost": f"{costs.min():.6f}",
+                "mean_cost": f"{costs.mean():.6f}",
+            }
+        )
     law, tuned = tuned_params(np.asarray(search.result.xfavorite), srb)
     with open(out / "curve.csv", "w", newline="") as file:
         writer = csv.DictWriter(file, list(rows[0]))
         writer.writeheader()
         writer.writerows(rows)
-    rounded = {"foot_law": [round(v, 6) for v in law], "srb": {k: round(v, 6) if isinstance(v, float) and v > 1e-3 else v for k, v in dataclasses.asdict(tuned).items()}}
+    rounded = {
+        "foot_law": [round(v, 6) for v in law],
+        "srb": {
+            k: round(v, 6) if isinstance(v, float) and v > 1e-3 else v for k, v in dataclasses.asdict(tuned).items()
+        },
+    }
     (out / "tuned.json").write_text(json.dumps(rounded, indent=1) + "\n")
     law, tuned = read_tuned(out / "tuned.json")
     build = {"kind": "unified", "network": None, "foot_law": law, **dataclasses.asdict(control)}

@@ -6,6 +6,7 @@ import csv
 import sys
 import time
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -48,9 +49,7 @@ class Evaluation:
             )  # fmt: skip
             chars.apply(self.act12, self.command, self.contact, action[:, 30:165])
             lived += chars.alive
-        return {
-            kind: float(lived[self.env.kind == k].mean() / 30.0) for k, kind in enumerate(self.kinds)
-        }
+        return {kind: float(lived[self.env.kind == k].mean() / 30.0) for k, kind in enumerate(self.kinds)}
 
 
 class Progress:
@@ -70,7 +69,11 @@ class Progress:
             self.last = now
             rate = (done - self.first) / (now - self.began)
             left = (self.total - done) / max(rate, 1e-9)
-            print(f"{self.name}: {done}/{self.total} samples, {rate:.0f}/s, {left:.0f} s left, {text}", file=sys.stderr, flush=True)
+            print(
+                f"{self.name}: {done}/{self.total} samples, {rate:.0f}/s, {left:.0f} s left, {text}",
+                file=sys.stderr,
+                flush=True,
+            )
 
     def close(self) -> None:
         """Finish the bar."""
@@ -90,12 +93,14 @@ def append_row(path: Path, row: dict[str, object]) -> None:
 def mlp(sizes: list[int]) -> nn.Sequential:
     """Fully connected network with ELU between the layers."""
     layers: list[nn.Module] = []
-    for a, b in zip(sizes, sizes[1:], strict=False):
+    for a, b in pairwise(sizes):
         layers += [nn.Linear(a, b), nn.ELU()]
     return nn.Sequential(*layers[:-1])
 
 
-def relative_body(body_pos_w: NDArray[np.float64], body_quat_w: NDArray[np.float64], state: NDArray[np.float64]) -> Tensor:
+def relative_body(
+    body_pos_w: NDArray[np.float64], body_quat_w: NDArray[np.float64], state: NDArray[np.float64]
+) -> Tensor:
     """A world pose as a policy's body output in the ``srb`` frame, (n, 135)."""
     rot = torch.from_numpy(state[:, 3:12].reshape(-1, 3, 3).copy())
     pos = torch.from_numpy(body_pos_w - state[:, None, :3])

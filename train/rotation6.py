@@ -1,7 +1,7 @@
 """Rotations in torch, on batches, differentiable, in few operations: each one is a node of the exported graph.
 
-A matrix named ``..._t`` is the transpose R^T, whose rows are the columns of R: the 6-D form is its first two rows, and a
-row vector times R^T is a rotation by R.
+A matrix named ``..._t`` is the transpose R^T, whose rows are the columns of R: the 6-D form is its first two rows, and
+a row vector times R^T is a rotation by R.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ TURN_1 = torch.diag(torch.tensor([0.0, 0.0, 1.0]))
 
 def skew(v: Tensor) -> Tensor:
     """Matrices K(v) with K(v) w = v x w, (..., 3) to (..., 3, 3)."""
-    return (v @ SKEW).reshape(*v.shape[:-1], 3, 3)
+    return (v @ SKEW.to(v.dtype)).reshape(*v.shape[:-1], 3, 3)
 
 
 def with_third_row(rows: Tensor) -> Tensor:
@@ -43,9 +43,9 @@ def small_rotation_t(v: Tensor) -> Tensor:
 def log_so3(m: Tensor) -> Tensor:
     """Rotation vectors (..., 3) of rotations below pi: half-angle form, tan(t/2) = sin t / (1 + cos t)."""
     flat = m.reshape(*m.shape[:-2], 9)
-    v = flat @ VEE
+    v = flat @ VEE.to(flat.dtype)
     sin = torch.sqrt(torch.clamp((v * v).sum(-1, keepdim=True), min=1e-12))
-    one_plus_cos = torch.clamp(0.5 + 0.5 * (flat @ TRACE), min=1e-6)
+    one_plus_cos = torch.clamp(0.5 + 0.5 * (flat @ TRACE.to(flat.dtype)), min=1e-6)
     return v * (2.0 * torch.atan(sin / one_plus_cos) / sin)
 
 

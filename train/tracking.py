@@ -30,7 +30,13 @@ def observe_srb(state: Tensor, stance: Tensor, inverse_b: Tensor) -> Tensor:
     parts = [state[:, 2:3], columns.transpose(1, 2).reshape(-1, 12)]
     for k in range(2):
         at = 18 + 12 * k
-        foot = torch.cat([(state[:, at : at + 3] - state[:, 0:3])[:, :, None], state[:, at + 3 : at + 12].reshape(-1, 3, 3)[:, :, :2]], dim=2)
+        foot = torch.cat(
+            [
+                (state[:, at : at + 3] - state[:, 0:3])[:, :, None],
+                state[:, at + 3 : at + 12].reshape(-1, 3, 3)[:, :, :2],
+            ],
+            dim=2,
+        )
         parts.append(turn(foot).transpose(1, 2).reshape(-1, 9))
     contact = torch.nn.functional.one_hot(stance[:, 0] + 2 * stance[:, 1], 4).to(state.dtype)
     return torch.cat([*parts, contact], dim=1)

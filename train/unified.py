@@ -23,7 +23,7 @@ from engine.motion.library import MotionLibrary
 from engine.params import params_digest
 from engine.srb.adjoint import step_vjp
 from train.checkpoint import capture_rng, latest_checkpoint, restore_rng, save_checkpoint
-from train.config import UnifiedParams
+from train.config import CostWeights, UnifiedParams
 from train.envs.srb_env import Disturbance, SrbEnv
 from train.log import truncate_log
 from train.networks import Reference, UnifiedNetwork, UnifiedPolicy, save_policy
@@ -36,7 +36,9 @@ class SrbStep(torch.autograd.Function):
     """One control step of the whole environment; its backward is the engine's adjoint."""
 
     @staticmethod
-    def forward(ctx: Any, state: Tensor, act12: Tensor, command: Tensor, env: SrbEnv, contact: Any, body: Any) -> Tensor:
+    def forward(
+        ctx: Any, state: Tensor, act12: Tensor, command: Tensor, env: SrbEnv, contact: Any, body: Any
+    ) -> Tensor:
         batch = env.characters.batch
         a, c = act12.detach().numpy(), command.detach().numpy()
         env.characters.apply(a, c, contact, body, env.pushes())
@@ -81,7 +83,12 @@ def roll_window(
     chars, out = env.characters, Window()
     state = torch.from_numpy(chars.batch.state.copy())
     discount = torch.ones(env.n)
-    teacher = torch.arange(env.n) % 2 == 0  # these play the reference body, the others the policy's own
+    # Half of the characters play the reference's body, refined, and give the body head its targets. The others run
+    # closed loop as a player does, a quarter of all with and a quarter without the refinement.
+    group = torch.arange(env.n) % 4
+    teacher, unrefined = group < 2, np.flatnonzero((group == 3).numpy())
+    lag = torch.zeros(env.n, 2, 3)
+    swinging = torch.zeros(env.n, 2, dtype=torch.bool)
     obs_np = chars.observe().copy()
     for t in range(p.horizon):
         srb = observe_srb(state, torch.from_numpy(chars.batch.stance.copy()), inverse_b).float()
@@ -94,17 +101,21 @@ def roll_window(
         played = torch.where(teacher[:, None], policy.body(ref, torch.zeros_like(raw)), body).detach()
         contact = logits.argmax(1).numpy()
         state = SrbStep.apply(state, act12.double(), command.double(), env, contact, played.numpy())
+        wanted = relative_body(chars.body_pos_w, chars.body_quat_w, chars.batch.state)
+        chars.body_pos_w[unrefined] = chars.composed_pos_w[unrefined]
+        chars.body_quat_w[unrefined] = chars.composed_quat_w[unrefined]
         fell_np, over_np = env.ends()
         fell, over = torch.from_numpy(fell_np), torch.from_numpy(over_np)
 
-        reference = torch.from_numpy(chars.ref_rows[chars.frame, :35]).float()
+        reference = torch.from_numpy(chars.ref_rows[chars.frame, :35])
         new_srb = observe_srb(state, torch.from_numpy(chars.batch.stance.copy()), inverse_b).float()
         change = torch.where(torch.from_numpy(env.age > 1)[:, None], live - previous, torch.zeros_like(live))
         cost = tracking_cost(new_srb, reference, p.cost) + p.cost.w_effort * (live**2).mean(1)
         cost = cost + p.cost.w_rate * (change**2).mean(1) + p.cost.fall * fell
+        swing_cost, lag, swinging = swing_smoothness(new_srb, reference, chars.batch.stance, lag, swinging, p.cost)
+        cost = cost + swing_cost
         cost = torch.where(torch.isfinite(cost), cost, torch.full_like(cost, p.cost.fall).detach())
         previous = live
-        wanted = relative_body(chars.body_pos_w, chars.body_quat_w, chars.batch.state)
         usable = teacher & ~fell
         body_loss = (((body - wanted) ** 2).mean(1) * usable).sum() / usable.sum().clamp(min=1)
         class_loss = torch.nn.functional.cross_entropy(logits, obs[:, 201:205].argmax(1))
@@ -130,9 +141,29 @@ def roll_window(
         obs_np = next_np
         if done.any():
             env.restart(np.flatnonzero(done))
+            swinging = swinging & ~torch.from_numpy(done)[:, None]
             obs_np = chars.observe().copy()
             state = torch.where(torch.from_numpy(done)[:, None], torch.from_numpy(chars.batch.state.copy()), state)
     return out, previous.detach()
+
+
+def swing_smoothness(
+    srb: Tensor, ref: Tensor, stance: np.ndarray, lag: Tensor, swinging: Tensor, w: CostWeights
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Cost (B,) of a swing foot that moves unlike the reference's: squared change of its error over a step.
+
+    Args:
+        srb: s_SRB (B, 35). ref: The reference's. stance: (B, 2) after the step.
+        lag: Foot errors of the step before (B, 2, 3). swinging: Feet that were in swing then (B, 2).
+
+    Returns:
+        The cost, this step's foot errors and swing flags.
+    """
+    rows = torch.stack([srb[:, 13:16] - ref[:, 13:16], srb[:, 22:25] - ref[:, 22:25]], dim=1)
+    now = torch.from_numpy(stance == 0)
+    change = ((rows - lag) ** 2).sum(2) / w.swing_m**2
+    x = (change * (now & swinging)).sum(1)
+    return w.w_swing * x / (1.0 + w.saturation * x), rows, now
 
 
 def td_targets(w: Window, values_next: Tensor, gamma: float, lam: float) -> Tensor:
@@ -158,17 +189,23 @@ def train_unified(
     foot_law, srb = read_tuned(tuned)
     env_seed, eval_seed, net_seed = np.random.SeedSequence(seed).spawn(3)
     torch.manual_seed(int(net_seed.generate_state(1)[0]))
-    noise = Disturbance(p.velocity_noise_m_s, p.rotation_noise_rad, p.push_rate, p.push_frames, p.push_max_n, tuple(p.friction_range[:2]))  # fmt: skip
+    noise = Disturbance(
+        p.velocity_noise_m_s, p.rotation_noise_rad, p.push_rate, p.push_frames, p.push_max_n,
+        (p.friction_range[0], p.friction_range[1]),
+    )  # fmt: skip
     rng = np.random.default_rng(env_seed)
     env = SrbEnv(p.envs, library, srb, mmik, "srb", p.episode_frames, noise, rng, p.threads)
     calm = Disturbance(0.0, 0.0, 0.0, 1, 0.0, (1.0, 1.0))
     check = Evaluation(
-        SrbEnv(p.eval_episodes, library, srb, mmik, "srb", p.eval_frames, calm, np.random.default_rng(eval_seed), p.threads),
+        SrbEnv(
+            p.eval_episodes, library, srb, mmik, "srb", p.eval_frames, calm, np.random.default_rng(eval_seed), p.threads
+        ),
         p.eval_frames,
     )
     network = dataclasses.asdict(p.network)
     policy = UnifiedPolicy(UnifiedNetwork(**network), foot_law, **dataclasses.asdict(p.control))
     policy.fit_normaliser(torch.from_numpy(library.ref_srb).float(), torch.from_numpy(library.ref_full).float())
+    average = copy.deepcopy(policy)  # what is evaluated and kept: the mean of the last windows' policies
     critic = mlp([340, *p.critic_hidden, 1])
     target = copy.deepcopy(critic)
     actor_opt = torch.optim.Adam(policy.parameters(), lr=p.lr_start, betas=(0.8, 0.99))
@@ -177,8 +214,8 @@ def train_unified(
     previous = torch.zeros(p.envs, len(policy.live))
     per_window = p.envs * p.horizon
     windows = max(1, -(-p.samples // per_window))
-    modules = {"policy": policy, "critic": critic, "target": target}
-    optimisers = {"actor": actor_opt, "critic": critic_opt}
+    modules = {"policy": policy, "average": average, "critic": critic, "target": target}
+    optimisers: dict[str, torch.optim.Optimizer] = {"actor": actor_opt, "critic": critic_opt}
     expected = {
         "dims": {"obs": 340, "action": 169, **network, "envs": p.envs},
         "params": {**dataclasses.asdict(p), "seed": seed, "foot_law": foot_law, "srb": dataclasses.asdict(srb)},
@@ -209,16 +246,18 @@ def train_unified(
         norm = torch.nn.utils.clip_grad_norm_(policy.parameters(), p.clip_norm)
         if bool(torch.isfinite(norm)):
             actor_opt.step()
+        _follow(average, policy, max(p.average_rate, 1.0 / (window + 1)))
         critic_loss = _fit_critic(w, policy, critic, target, critic_opt, p)
         _log_and_save(
-            window + 1, windows, per_window, p, out, check, policy, w, critic_loss, float(norm), modules, optimisers,
-            env, rng, previous, expected, [spent[0] + time.perf_counter() - began, spent[1] + time.process_time() - cpu],
+            window + 1, windows, per_window, p, out, check, average, w, critic_loss, float(norm), modules, optimisers,
+            env, rng, previous, expected,
+            [spent[0] + time.perf_counter() - began, spent[1] + time.process_time() - cpu],
         )  # fmt: skip
         progress.update((window + 1) * per_window, f"cost {w.mean_cost:.3f}")
     progress.close()
     build = {"kind": "unified", "network": network, "foot_law": foot_law, **dataclasses.asdict(p.control)}
     info = policy_info("unified", library, srb, mmik, "srb", params_digest(p), seed, windows * per_window)
-    save_policy(out / "policy.pt", policy, build, info)
+    save_policy(out / "policy.pt", average, build, info)
     wall, used = spent[0] + time.perf_counter() - began, spent[1] + time.process_time() - cpu
     write_train_json(out, "unified", seed, windows * per_window, wall, used)
     shutil.rmtree(folder, ignore_errors=True)
@@ -241,10 +280,15 @@ def _fit_critic(
             loss.backward()
             torch.nn.utils.clip_grad_norm_(critic.parameters(), 10.0)
             optimiser.step()
-    with torch.no_grad():
-        for slow, fast in zip(target.parameters(), critic.parameters(), strict=True):
-            slow.lerp_(fast, p.target_rate)
+    _follow(target, critic, p.target_rate)
     return float(loss.detach())
+
+
+def _follow(slow: torch.nn.Module, fast: torch.nn.Module, rate: float) -> None:
+    """Move the weights of ``slow`` towards those of ``fast``."""
+    with torch.no_grad():
+        for a, b in zip(slow.parameters(), fast.parameters(), strict=True):
+            a.lerp_(b, rate)
 
 
 def _log_and_save(

@@ -96,7 +96,9 @@ def collect(
         history.push()
         fell, over = env.ends()
         next_obs = torch.from_numpy(chars.observe().copy())
-        earned = paper_reward(history, next_obs[:, :35].double().numpy(), full[:, 30:165].astype(np.float64), contact, p.reward)
+        earned = paper_reward(
+            history, next_obs[:, :35].double().numpy(), full[:, 30:165].astype(np.float64), contact, p.reward
+        )
         reward[t] = torch.from_numpy(np.where(np.isfinite(earned), earned, 0.0))
         with torch.no_grad():
             v[t] = value(_normalised(actor.policy, obs))[:, 0]
@@ -122,9 +124,7 @@ def _normalised(policy: PaperPolicy, obs: Tensor) -> Tensor:
     return torch.clamp((obs - policy.obs_mean) / policy.obs_std, -5.0, 5.0)
 
 
-def train_unified_paper(
-    p: PaperParams, srb: SrbParams, mmik: MmikParams, library: MotionLibrary, out: Path
-) -> None:
+def train_unified_paper(p: PaperParams, srb: SrbParams, mmik: MmikParams, library: MotionLibrary, out: Path) -> None:
     """Train; writes ``policy.pt``, ``curve.csv``, ``train.json`` to ``out``, checkpoints while running."""
     began, cpu = time.perf_counter(), time.process_time()
     out.mkdir(parents=True, exist_ok=True)
@@ -200,7 +200,9 @@ def train_unified_paper(
         progress.update(done * per_iteration, f"reward {mean_reward:.2f}")
     progress.close()
     build = {"kind": "paper", "network": network, "foot_residual_scale": p.foot_residual_scale}
-    info = policy_info("unified_paper", library, srb, mmik, "proj", params_digest(p), p.seed, iterations * per_iteration)
+    info = policy_info(
+        "unified_paper", library, srb, mmik, "proj", params_digest(p), p.seed, iterations * per_iteration
+    )
     save_policy(out / "policy.pt", policy, build, info)
     write_train_json(
         out, "unified_paper", p.seed, iterations * per_iteration, spent[0] + time.perf_counter() - began,

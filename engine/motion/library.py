@@ -145,7 +145,7 @@ class MotionLibrary:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write one npz; equal libraries give equal bytes, and the file appears whole or not at all.
 
-        Of each frame only the pose (float32: 1e-7 of a metre or radian) and the contacts are stored.
+        Of each frame only the pose (rotations in float32: 1e-7 rad) and the contacts are stored.
         """
         path = Path(path)
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -154,8 +154,7 @@ class MotionLibrary:
             values: dict[str, Any] = {"format_version": np.int64(FORMAT_VERSION)}
             derived = set(FRAME_FIELDS) - set(STORED_FRAME_FIELDS)
             values |= {f.name: getattr(self, f.name) for f in fields(self) if f.name not in derived}
-            for name in ("root_pos_w", "local_quat"):
-                values[name] = np.asarray(values[name], np.float32)
+            values["local_quat"] = np.asarray(self.local_quat, np.float32)
             for name, value in values.items():
                 buffer = io.BytesIO()
                 np.lib.format.write_array(buffer, np.asarray(value), allow_pickle=False)

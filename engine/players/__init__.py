@@ -42,7 +42,7 @@ class Poses(NamedTuple):
         alive: False once the character has fallen, (n,). It is simulated on.
         ref_frame: Row of the library that this pose should match, (n,).
         body_proj_pos_w: With ``compositions=True`` the same pose composed in the projected frame [m], (n, 15, 3).
-        counters: Sums since the reset: failed QP solves, Newton iterations, solves.
+        counters: Since the reset: failed QP solves, Newton iterations, solves (n, 3).
     """
 
     body_pos_w: Array
@@ -58,7 +58,7 @@ class Poses(NamedTuple):
     alive: NDArray[np.bool_]
     ref_frame: NDArray[np.int64]
     body_proj_pos_w: Array | None
-    counters: dict[str, int]
+    counters: NDArray[np.int64]
 
 
 class Player(Protocol):
@@ -93,4 +93,6 @@ def load(path: str | os.PathLike[str], n: int, library: MotionLibrary, **options
         from engine.players.unified import UnifiedPlayer
 
         return UnifiedPlayer(policy, n, library, **options)
-    raise InputError.at(path, None, f"method: no player for it (found {method}, expected unified, unified_paper or no_network)")
+    raise InputError.at(
+        path, None, f"method: no player for it (found {method}, expected unified, unified_paper or no_network)"
+    )

@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 from engine.errors import InputError
 from engine.ik.mmik import MMIK, MmikParams
 from engine.motion.library import MotionLibrary
-from engine.policy import Policy
 from engine.players import Poses
-from engine.rotation import quat_from_matrix, quat_to_matrix, yaw_matrix, yaw_of
+from engine.policy import Policy
+from engine.rotation import quat_to_matrix, yaw_matrix, yaw_of
 from engine.skeleton import momentum_w
 from engine.srb.action import (
     ACTION_SIZE,
@@ -32,13 +32,12 @@ from engine.srb.action import (
 )
 from engine.srb.body import FRICTION, MASS_SCALE, SrbParams, controller_row, pack_state
 from engine.srb.observe import OBS_SIZE, observe_into
+from engine.srb.readout import read_state_into
 from engine.srb.step import SrbBatch
 from engine.srb.terrain import Terrain
 
 Array = NDArray[np.float64]
 
-# Termination of the paper (section 4.3): height error, height range, tilt.
-HEIGHT_ERROR_M, HEIGHT_MIN_M, HEIGHT_MAX_M, TILT_COS = 0.2, 0.5, 1.2, float(np.cos(np.radians(65.0)))
 CONES = ("foot_pyramid", "yaw_generators")
 
 
@@ -139,13 +138,18 @@ class SrbCharacters:
         self.frame = np.zeros(n, np.int64)  # row of the library that the state stands on
         self.last = np.zeros(n, np.int64)  # last row of the clip
         self.obs = np.zeros((n, OBS_SIZE), np.float32)
-        self.ref_rows = np.concatenate([library.ref_srb, library.ref_full], axis=1)
+        self.ref_rows = np.concatenate([library.ref_srb, library.ref_full], axis=1).astype(np.float32)
+        self.ref_height = np.ascontiguousarray(library.com_pos_w[:, 2])
         self.limb_momentum = _limb_momentum(library, self.inertia_b)
         self.body_pos_w, self.body_quat_w = np.zeros((n, 15, 3)), np.zeros((n, 15, 4))
         self.composed_pos_w, self.composed_quat_w = np.zeros((n, 15, 3)), np.zeros((n, 15, 4))
         self.proj_pos_w, self.proj_quat_w = np.zeros((n, 15, 3)), np.zeros((n, 15, 4))
         self.alive = np.ones(n, bool)
-        self.ground_z = np.zeros((n, 2))
+        # the state, read out after each step
+        self.com_pos_w, self.srb_quat_w, self.com_vel_w = np.zeros((n, 3)), np.zeros((n, 4)), np.zeros((n, 3))
+        self.momentum_w, self.ground_z = np.zeros((n, 3)), np.zeros((n, 2))
+        self.foot_pos_w, self.foot_quat_w = np.zeros((n, 2, 3)), np.zeros((n, 2, 4))
+        self.standing, self.contact = np.zeros((n, 2), bool), np.zeros(n, np.int64)
         workers = len(self.batch._ws)
         self._ws, self._small = np.zeros((workers, 320)), np.zeros((workers, 64))
 
@@ -182,9 +186,8 @@ class SrbCharacters:
         b, shape = self.batch, self.options.terrain
         observe_into(
             self.obs, b.state, b.stance, self.body_pos_w, self.body_quat_w, b.ctrl, shape.shape_params, shape.heights,
-            self._ws,
+            self.ref_rows, self.frame, self.last, self._ws,
         )  # fmt: skip
-        self.obs[:, 170:] = self.ref_rows[np.minimum(self.frame + 1, self.last)]
         if self.options.path_following:
             self._follow_path()
         return self.obs
@@ -221,7 +224,12 @@ class SrbCharacters:
         """
         b, ground = self.batch, self.options.terrain
         b.step(act12, command, contact_class, push_force_w, push_torque_w)
-        self.frame = np.minimum(self.frame + 1, self.last)
+        np.minimum(self.frame + 1, self.last, out=self.frame)
+        read_state_into(
+            len(self._ws), b.state, b.stance, self.frame, self.ref_height, self.limb_momentum, ground.shape_params,
+            ground.heights, self.com_pos_w, self.srb_quat_w, self.com_vel_w, self.momentum_w, self.foot_pos_w,
+            self.foot_quat_w, self.standing, self.contact, self.ground_z, self.alive,
+        )  # fmt: skip
         compose_body_into(
             self.composed_pos_w, self.composed_quat_w, body, b.state, self.body_frame, ground.shape_params,
             ground.heights, self._small,
@@ -232,20 +240,11 @@ class SrbCharacters:
             self._refine(self.mmik, self.body_pos_w, self.body_quat_w)
         if self.options.compositions:
             self._compose_projected(body)
-        self._judge()
 
     def _refine(self, ik: MMIK, out_pos: Array, out_quat: Array) -> None:
-        b = self.batch
-        feet = b.state[:, 18:42].reshape(-1, 2, 12)
-        foot_quat = quat_from_matrix(feet[:, :, 3:].reshape(-1, 2, 3, 3))
-        foot_pos = np.ascontiguousarray(feet[:, :, :3])
-        self.ground_z[:] = self.options.terrain.height(foot_pos[..., :2])
-        turn = yaw_matrix(b.state[:, 3:12].reshape(-1, 3, 3))
-        momentum = b.state[:, 15:18] + np.einsum("nij,nj->ni", turn, self.limb_momentum[self.frame])
         ik.solve_into(
-            out_pos, out_quat, self.composed_pos_w, self.composed_quat_w, np.ascontiguousarray(b.state[:, :3]),
-            self.srb_quat_w(), np.ascontiguousarray(b.state[:, 12:15]), momentum, foot_pos, foot_quat,
-            b.stance == 1, self.ground_z,
+            out_pos, out_quat, self.composed_pos_w, self.composed_quat_w, self.com_pos_w, self.srb_quat_w,
+            self.com_vel_w, self.momentum_w, self.foot_pos_w, self.foot_quat_w, self.standing, self.ground_z,
         )  # fmt: skip
 
     def _compose_projected(self, body: Any) -> None:
@@ -273,40 +272,14 @@ class SrbCharacters:
             self._refine(self.mmik_proj, self.proj_pos_w, self.proj_quat_w)
             self.composed_pos_w, self.composed_quat_w = keep
 
-    def _judge(self) -> None:
-        """The paper's termination against the reference; a non-finite state is a fall."""
-        state = self.batch.state
-        h = state[:, 2] - self.options.terrain.height(state[:, :2])
-        fine = np.abs(h - self.library.com_pos_w[self.frame, 2]) <= HEIGHT_ERROR_M
-        fine &= (h >= HEIGHT_MIN_M) & (h <= HEIGHT_MAX_M) & (state[:, 11] >= TILT_COS)
-        fine &= np.isfinite(state).all(axis=1)
-        self.alive &= fine
-
-    def srb_quat_w(self) -> Array:
-        """SRB orientations (n, 4)."""
-        return quat_from_matrix(self.batch.state[:, 3:12].reshape(-1, 3, 3))
-
     def poses(self) -> Poses:
         """The frame as the player's interface gives it."""
         b = self.batch
-        feet = b.state[:, 18:42].reshape(-1, 2, 12)
-        failed, iterations, solves = b.counters.sum(axis=0)
         return Poses(
-            self.body_pos_w,
-            self.body_quat_w,
-            b.state[:, :3],
-            self.srb_quat_w(),
-            b.state[:, 12:15],
-            feet[:, :, :3],
-            quat_from_matrix(feet[:, :, 3:].reshape(-1, 2, 3, 3)),
-            b.stance[:, 0] + 2 * b.stance[:, 1],
-            b.forces,
-            b.points,
-            self.alive,
-            self.frame,
-            self.proj_pos_w if self.options.compositions else None,
-            {"qp_failed": int(failed), "qp_iterations": int(iterations), "qp_solves": int(solves)},
-        )
+            self.body_pos_w, self.body_quat_w, self.com_pos_w, self.srb_quat_w, self.com_vel_w, self.foot_pos_w,
+            self.foot_quat_w, self.contact, b.forces, b.points, self.alive, self.frame,
+            self.proj_pos_w if self.options.compositions else None, b.counters,
+        )  # fmt: skip
 
 
 class UnifiedPlayer:
@@ -338,7 +311,9 @@ class UnifiedPlayer:
         if clips.min() < 0 or clips.max() >= len(lengths):
             raise InputError(f"reset: clip index (found {clips.max()}, expected 0 to {len(lengths) - 1})")
         if frames.min() < 0 or np.any(frames >= lengths[clips]):
-            raise InputError(f"reset: frame (found {frames.max()}, expected less than the clip's {lengths[clips].min()})")
+            raise InputError(
+                f"reset: frame (found {frames.max()}, expected less than the clip's {lengths[clips].min()})"
+            )
         self.characters.reset(np.arange(self.n), clips, frames)
         self._late.clear()
 

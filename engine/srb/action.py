@@ -1,8 +1,8 @@
 """What the 169 numbers of an action mean: SRB target, foot commands, contact class, full body.
 
-``a = [a_SRB 30, a_full 135, contact logits 4]`` (Kim et al. 2026, eq. 6-10). ``a_SRB[12:30]`` is a residual on the feet of
-the predicted full body: command = foot(a_full) + r, in the forward-facing frame of the predicted target. ``a_full`` is
-given in the frame that the policy's metadata names:
+``a = [a_SRB 30, a_full 135, contact logits 4]`` (Kim et al. 2026, eq. 6-10). ``a_SRB[12:30]`` is a residual on the feet
+of the predicted full body: command = foot(a_full) + r, in the forward-facing frame of the predicted target. ``a_full``
+is given in the frame that the policy's metadata names:
 
 * ``srb``: relative to the full rotation of the SRB, so the body tilts with the simulated SRB;
 * ``proj``: relative to its yaw and the ground point under it (the paper's).
@@ -103,7 +103,7 @@ def _decode_parallel(act12, command, contact_class, action, state, body_frame, s
         _decode_rows(w, act12, command, contact_class, action, state, body_frame, shape, heights, ws)
 
 
-def decode_action_into(act12, command, contact_class, action, state, body_frame, shape, heights, ws) -> None:  # noqa: ANN001
+def decode_action_into(act12, command, contact_class, action, state, body_frame, shape, heights, ws) -> None:
     """Decode a batch of actions.
 
     Args:
@@ -179,7 +179,7 @@ def _compose_parallel(body_pos_w, body_quat_w, body, state, body_frame, shape, h
         _compose_rows(w, body_pos_w, body_quat_w, body, state, body_frame, shape, heights, ws)
 
 
-def compose_body_into(body_pos_w, body_quat_w, body, state, body_frame, shape, heights, ws) -> None:  # noqa: ANN001
+def compose_body_into(body_pos_w, body_quat_w, body, state, body_frame, shape, heights, ws) -> None:
     """World pose of the 15 bodies: the predicted ``body`` (n, 135) placed on the simulated SRB.
 
     Args:

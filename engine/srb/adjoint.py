@@ -1,8 +1,8 @@
 r"""Adjoint of one control step: gradients through the contact-force QP's active set, in closed form.
 
 For a scalar cost ``J`` of the new state, `step_vjp` turns ``dJ/d(new state)`` into ``dJ/d(old state)``,
-``dJ/d(action)`` and ``dJ/d(foot command)``. The forces ``f = Proj(A^T u)`` with ``eps u + A f = b`` obey, with ``P`` the
-projection's Jacobian and ``H = eps I + A P A^T``,
+``dJ/d(action)`` and ``dJ/d(foot command)``. The forces ``f = Proj(A^T u)`` with ``eps u + A f = b`` obey, with ``P``
+the projection's Jacobian and ``H = eps I + A P A^T``,
 
     H du = db - dA f - A P dA^T u,      df = P (dA^T u + A^T du),
 
@@ -21,11 +21,11 @@ import numpy as np
 from numba import njit, prange
 from numpy.typing import NDArray
 
+from engine.srb.batch import run_rows
 from engine.srb.body import (
     EPS,
     FORCE_MAX,
     FRICTION,
-    INERTIA,
     INVERSE,
     KD_ANG,
     KD_LIN,
@@ -56,7 +56,6 @@ from engine.srb.frames import (
     right_jacobian_t_into,
     yaw_cos_sin,
 )
-from engine.srb.batch import run_rows
 from engine.srb.qp import dual_hessian_into, project_pyramid, projection_jacobians_into
 from engine.srb.step import SUBSTEPS, SrbBatch, decode_target, fill_force_qp
 
@@ -131,7 +130,6 @@ def _qp_rows_vjp(g_a, g_b, ctrl, pos, rot, vel, ang_mom, target, points, axes, n
                  g_points, g_axes, ws):  # fmt: skip
     """Back through `fill_force_qp`; accumulates into the gradients given."""
     mass = ctrl[MASS]
-    inertia = ctrl[INERTIA : INERTIA + 9].reshape(3, 3)
     inverse = ctrl[INVERSE : INVERSE + 9].reshape(3, 3)
     momentum, omega, err, t3, u3 = ws[0:3], ws[3:6], ws[6:9], ws[9:12], ws[12:15]
     g_lin, g_ang, g_omega, g_err, g_momentum = ws[15:18], ws[18:21], ws[21:24], ws[24:27], ws[27:30]
@@ -190,7 +188,11 @@ def _qp_rows_vjp(g_a, g_b, ctrl, pos, rot, vel, ang_mom, target, points, axes, n
         for k in range(3):
             col = 3 * c + k
             e[0], e[1], e[2] = axes[c, 0, k], axes[c, 1, k], axes[c, 2, k]
-            gs[0], gs[1], gs[2] = ctrl[W_ANG_XY] * g_a[3, col], ctrl[W_ANG_XY] * g_a[4, col], ctrl[W_ANG_Z] * g_a[5, col]
+            gs[0], gs[1], gs[2] = (
+                ctrl[W_ANG_XY] * g_a[3, col],
+                ctrl[W_ANG_XY] * g_a[4, col],
+                ctrl[W_ANG_Z] * g_a[5, col],
+            )
             mat_t_vec_into(gt, inverse, gs)
             cross_into(t3, arm, e)
             _outer_add(g_rot, t3, gt)
@@ -268,7 +270,9 @@ def _vjp_one(state_new, stance, subset, action, command, ctrl, mu_scale, tape, d
                 for i in range(3):
                     g_axes[c, i, k] += t3[i] * f[3 * c + k]
             for k in range(3):
-                q[3 * c + k] = blocks[c, k, 0] * scratch[3] + blocks[c, k, 1] * scratch[4] + blocks[c, k, 2] * scratch[5]
+                q[3 * c + k] = (
+                    blocks[c, k, 0] * scratch[3] + blocks[c, k, 1] * scratch[4] + blocks[c, k, 2] * scratch[5]
+                )
             cross_into(t3, forces_w[c], g_torque)
             for i in range(3):
                 g_points[c, i] += t3[i]
@@ -322,10 +326,9 @@ def _vjp_one(state_new, stance, subset, action, command, ctrl, mu_scale, tape, d
         g_command[k, 1] += -s0 * gx + c0 * gy
         gc += gx * x + gy * y
         gs += gy * x - gx * y
-        if moved == 2:
-            if foot[k, 2] == target[2] + command[k, 2]:  # not clamped to the ground
-                g_target[2] += g_foot[k, 2]
-                g_command[k, 2] += g_foot[k, 2]
+        if moved == 2 and foot[k, 2] == target[2] + command[k, 2]:  # not clamped to the ground
+            g_target[2] += g_foot[k, 2]
+            g_command[k, 2] += g_foot[k, 2]
         gram_schmidt_into(local, command[k, 3:9])
         if moved == 1:
             # flat on level ground: only the heading of the commanded x axis counts
@@ -333,7 +336,12 @@ def _vjp_one(state_new, stance, subset, action, command, ctrl, mu_scale, tape, d
             n2 = wx * wx + wy * wy
             # heading psi: columns x (cos, sin), y (-sin, cos); d psi = (wx dwy - wy dwx) / n2
             cp, sp = foot_rot[k, 0, 0], foot_rot[k, 1, 0]
-            g_psi = -g_foot_rot[k, 0, 0] * sp + g_foot_rot[k, 1, 0] * cp - g_foot_rot[k, 0, 1] * cp - g_foot_rot[k, 1, 1] * sp
+            g_psi = (
+                -g_foot_rot[k, 0, 0] * sp
+                + g_foot_rot[k, 1, 0] * cp
+                - g_foot_rot[k, 0, 1] * cp
+                - g_foot_rot[k, 1, 1] * sp
+            )
             gwx, gwy = -wy * g_psi / n2, wx * g_psi / n2
             g_local[:] = 0.0
             g_local[0, 0] = c0 * gwx + s0 * gwy
@@ -383,7 +391,9 @@ def _forces_from_dual(f, a, n, mu, fmax, u):
 
 
 @njit(**NJIT)
-def _vjp_rows(w, state_new, stance, subset, action, command, ctrl, mu_scale, tape, dt, grad, g_action, g_command, ws, ids):
+def _vjp_rows(
+    w, state_new, stance, subset, action, command, ctrl, mu_scale, tape, dt, grad, g_action, g_command, ws, ids
+):
     workers, n = ws.shape[0], grad.shape[0]
     for i in range(w * n // workers, (w + 1) * n // workers):
         _vjp_one(state_new[i], stance[i], subset[i], action[i], command[i], ctrl[i], mu_scale[i], tape[i], dt,
@@ -391,9 +401,13 @@ def _vjp_rows(w, state_new, stance, subset, action, command, ctrl, mu_scale, tap
 
 
 @njit(parallel=True, **NJIT)
-def _vjp_parallel(state_new, stance, subset, action, command, ctrl, mu_scale, tape, dt, grad, g_action, g_command, ws, ids):
+def _vjp_parallel(
+    state_new, stance, subset, action, command, ctrl, mu_scale, tape, dt, grad, g_action, g_command, ws, ids
+):
     for w in prange(ws.shape[0]):
-        _vjp_rows(w, state_new, stance, subset, action, command, ctrl, mu_scale, tape, dt, grad, g_action, g_command, ws, ids)
+        _vjp_rows(
+            w, state_new, stance, subset, action, command, ctrl, mu_scale, tape, dt, grad, g_action, g_command, ws, ids
+        )
 
 
 def step_vjp(

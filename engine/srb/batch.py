@@ -6,7 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 
-def run_rows(rows: Callable[..., None], parallel: Callable[..., None], workers: int, arguments: tuple[Any, ...]) -> None:
+def run_rows(
+    rows: Callable[..., None], parallel: Callable[..., None], workers: int, arguments: tuple[Any, ...]
+) -> None:
     """Run a batched kernel over its workers.
 
     A kernel is written twice: ``rows(w, *arguments)`` does the share of worker ``w``, ``parallel(*arguments)`` runs all

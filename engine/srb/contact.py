@@ -50,7 +50,23 @@ def flat_foot_into(rot, normal):
 
 @njit(**NJIT)
 def update_feet(
-    foot, rot, stance, lift, moved, contact_class, target_pos, target_rot, command, ctrl, shape, heights, normal, cmd_pos, cmd_rot, tmp, local
+    foot,
+    rot,
+    stance,
+    lift,
+    moved,
+    contact_class,
+    target_pos,
+    target_rot,
+    command,
+    ctrl,
+    shape,
+    heights,
+    normal,
+    cmd_pos,
+    cmd_rot,
+    tmp,
+    local,
 ):
     """Move, land or hold both feet for one control step.
 

@@ -1,9 +1,9 @@
 """Small fixed-size linear algebra for the single-rigid-body kernels (Numba, no allocation).
 
 Vectors are (3,) and matrices (3, 3) float64 arrays; functions ending in ``_into`` write their first argument. Frames of
-the SRB (srb spec, after Kim et al. 2026 section 4.1): *body* (COM, SRB orientation R), *forward-facing* ``ff`` (COM, yaw
-only), *projected* ``p`` (ground point under the COM, yaw only). The yaw frame's x axis is the body x axis projected on
-the ground.
+the SRB (srb spec, after Kim et al. 2026 section 4.1): *body* (COM, SRB orientation R), *forward-facing* ``ff`` (COM,
+yaw only), *projected* ``p`` (ground point under the COM, yaw only). The yaw frame's x axis is the body x axis projected
+on the ground.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """What the policy sees: s_SRB (35) and s_full (135) of the simulated character (Kim et al. 2026, eq. 2-5).
 
 s_SRB = [h, R6 of Y^T R, Y^T v, Y^T w, left foot (ff position 3, rotation 6), right foot (9), contact one-hot 4];
-s_full = 15 bodies x [position in the projected frame 3, rotation 6]. Heights are above the ground under each point, so a
-policy trained on level ground reads slopes and steps as level ground.
+s_full = 15 bodies x [position in the projected frame 3, rotation 6]. Heights are above the ground under each point, so
+a policy trained on level ground reads slopes and steps as level ground.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def observe_full_into(out, body_pos_w, body_quat_w, state, shape, heights, col):
 
 
 @njit(**NJIT)
-def _observe_rows(w, obs, state, stance, body_pos_w, body_quat_w, ctrl, shape, heights, ws):
+def _observe_rows(w, obs, state, stance, body_pos_w, body_quat_w, ctrl, shape, heights, reference, frame, last, ws):
     workers, n = ws.shape[0], state.shape[0]
     row = ws[w]
     for i in range(w * n // workers, (w + 1) * n // workers):
@@ -93,22 +93,25 @@ def _observe_rows(w, obs, state, stance, body_pos_w, body_quat_w, ctrl, shape, h
         observe_full_into(
             row[35:170], body_pos_w[i], body_quat_w[i], state[i], shape, heights, row[306:312].reshape(3, 2)
         )
+        ahead = min(frame[i] + 1, last[i])
         for k in range(170):
             obs[i, k] = row[k]
+            obs[i, 170 + k] = reference[ahead, k]
 
 
 @njit(parallel=True, **NJIT)
-def _observe_parallel(obs, state, stance, body_pos_w, body_quat_w, ctrl, shape, heights, ws):
+def _observe_parallel(obs, state, stance, body_pos_w, body_quat_w, ctrl, shape, heights, reference, frame, last, ws):
     for w in prange(ws.shape[0]):
-        _observe_rows(w, obs, state, stance, body_pos_w, body_quat_w, ctrl, shape, heights, ws)
+        _observe_rows(w, obs, state, stance, body_pos_w, body_quat_w, ctrl, shape, heights, reference, frame, last, ws)
 
 
-def observe_into(obs, state, stance, body_pos_w, body_quat_w, ctrl, shape, heights, ws) -> None:  # noqa: ANN001
-    """The simulated half of the observation for a batch: obs[:, :170] = [s_SRB, s_full].
+def observe_into(obs, state, stance, body_pos_w, body_quat_w, ctrl, shape, heights, reference, frame, last, ws) -> None:
+    """The observation of a batch: [s_SRB, s_full] of the state, [s_SRB, s_full] of the next reference frame.
 
     Args:
-        obs: (n, >= 170) float32, written. state: (n, 42). stance: (n, 2). body_pos_w: (n, 15, 3) [m].
-        body_quat_w: (n, 15, 4). ctrl: (n, 37). ws: (workers, 320) scratch; its length sets the threads.
+        obs: (n, 340) float32, written. state: (n, 42). stance: (n, 2). body_pos_w: (n, 15, 3) [m].
+        body_quat_w: (n, 15, 4). ctrl: (n, 37). reference: (F, 170) rows of the library. frame: (n,) row that the state
+        stands on. last: (n,) last row of its clip. ws: (workers, 320) scratch; its length sets the threads.
     """
-    arguments = (obs, state, stance, body_pos_w, body_quat_w, ctrl, shape, heights, ws)
+    arguments = (obs, state, stance, body_pos_w, body_quat_w, ctrl, shape, heights, reference, frame, last, ws)
     run_rows(_observe_rows, _observe_parallel, len(ws), arguments)

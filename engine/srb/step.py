@@ -21,6 +21,7 @@ import numpy as np
 from numba import njit, prange
 from numpy.typing import NDArray
 
+from engine.srb.batch import run_rows
 from engine.srb.body import (
     CONE,
     CONE_YAW_GENERATORS,
@@ -29,7 +30,6 @@ from engine.srb.body import (
     FORCE_MAX,
     FRICTION,
     GRAVITY,
-    INERTIA,
     INVERSE,
     KD_ANG,
     KD_LIN,
@@ -55,7 +55,6 @@ from engine.srb.frames import (
     mat_t_vec_into,
     mat_vec_into,
 )
-from engine.srb.batch import run_rows
 from engine.srb.qp import WORK_SIZE, solve_contact_qp, solve_generator_qp
 from engine.srb.terrain import Terrain
 
@@ -69,7 +68,8 @@ _WORK = 800 + WORK_SIZE
 def decode_target(state, action, target):
     """Predicted target from the first 12 action numbers, given in the SRB frame.
 
-    target (24): p_T 3, R_T 9 (row major), v_T world 3, w_T world 3, then exp(action[9:12]) is recomputed by the adjoint.
+    target (24): p_T 3, R_T 9 (row major), v_T world 3, w_T world 3, then exp(action[9:12]) is recomputed by the
+    adjoint.
     """
     rot = state[3:12].reshape(3, 3)
     for i in range(3):
@@ -88,7 +88,6 @@ def fill_force_qp(a, b, ctrl, pos, rot, vel, ang_mom, target, points, axes, n, w
     ``work`` (48,) is scratch. Columns 3c..3c+2 belong to contact c: tangent, tangent, normal of ``axes[c]``.
     """
     mass = ctrl[MASS]
-    inertia = ctrl[INERTIA : INERTIA + 9].reshape(3, 3)
     inverse = ctrl[INVERSE : INVERSE + 9].reshape(3, 3)
     w_xy, w_z, u_xy, u_z = ctrl[W_LIN_XY], ctrl[W_LIN_Z], ctrl[W_ANG_XY], ctrl[W_ANG_Z]
     local = work[0:3]

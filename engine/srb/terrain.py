@@ -110,7 +110,7 @@ def ground_height(params, heights, x, y):
     s = x * math.cos(params[3]) + y * math.sin(params[3])
     if kind == SLOPE:
         return params[1] * s
-    return params[1] if int(math.floor(s / params[2])) % 2 == 1 else 0.0
+    return params[1] if math.floor(s / params[2]) % 2 == 1 else 0.0
 
 
 @njit(**NJIT)

@@ -63,7 +63,9 @@ def pose_error(history: RewardHistory, library: MotionLibrary, w: PaperReward) -
         past = np.maximum(frame - lag, 0)
         past_rot = quat_to_matrix(library.srb_quat_w[past])
         y_sim, y_ref = yaw_matrix(history.rot[lag]), yaw_matrix(past_rot)
-        d = _into(y_sim, history.pos[0] - history.pos[lag]) - _into(y_ref, library.com_pos_w[frame] - library.com_pos_w[past])
+        d = _into(y_sim, history.pos[0] - history.pos[lag]) - _into(
+            y_ref, library.com_pos_w[frame] - library.com_pos_w[past]
+        )
         relative += np.where(known, np.linalg.norm(d, axis=1), 0.0)
         a, b = (history.rot[lag], past_rot) if lag == max(LAGS) else (y_sim, y_ref)
         r = _six(np.swapaxes(a, -1, -2) @ history.rot[0]) - _six(np.swapaxes(b, -1, -2) @ ref_rot)
@@ -74,7 +76,7 @@ def pose_error(history: RewardHistory, library: MotionLibrary, w: PaperReward) -
     return w.w_p1 * relative + w.w_p2 * turn + w.w_p3 * height + w.w_p4 * np.abs(own - wanted).sum(axis=1)
 
 
-def foot_error(srb: Array, ref: Array, w: PaperReward) -> Array:
+def foot_error(srb: Array, ref: NDArray[np.floating], w: PaperReward) -> Array:
     """r_e (n,) (eq. 15) from s_SRB and its reference (n, 35): weighted squared distance plus L1 of the 6-D rotation."""
     total = np.zeros(len(srb))
     contact = srb[:, 31:35].argmax(axis=1)
@@ -86,7 +88,7 @@ def foot_error(srb: Array, ref: Array, w: PaperReward) -> Array:
     return total
 
 
-def body_error(body: Array, ref_full: Array) -> Array:
+def body_error(body: Array, ref_full: NDArray[np.floating]) -> Array:
     """r_f (n,) (eq. 17): over the 15 bodies, distance of position plus distance of the 6-D rotation."""
     d = (body - ref_full).reshape(-1, 15, 9)
     return (np.linalg.norm(d[..., :3], axis=-1) + np.linalg.norm(d[..., 3:], axis=-1)).sum(axis=1)

@@ -58,9 +58,7 @@ class SrbEnv:
         split: str = "train",
     ) -> None:
         options = PlayerOptions(mmik=refine, threads=threads)
-        self.characters = SrbCharacters(
-            n, library, srb, mmik, library.mass_kg, library.inertia_b, body_frame, options
-        )
+        self.characters = SrbCharacters(n, library, srb, mmik, library.mass_kg, library.inertia_b, body_frame, options)
         self.n, self.library, self.rng = n, library, rng
         self.episode_frames, self.disturbance = episode_frames, disturbance
         self.clips_of_kind = [
@@ -82,7 +80,10 @@ class SrbEnv:
         rng, lib, d = self.rng, self.library, self.disturbance
         pick = rng.random(len(idx))
         clips = np.array(
-            [group[int(u * len(group))] for u, group in zip(pick, (self.clips_of_kind[k] for k in self.kind[idx]), strict=True)]
+            [
+                group[int(u * len(group))]
+                for u, group in zip(pick, (self.clips_of_kind[k] for k in self.kind[idx]), strict=True)
+            ]
         )
         room = np.maximum(lib.length[clips] - self.episode_frames - 2, 1)
         frames = (rng.random(len(idx)) * room).astype(np.int64)

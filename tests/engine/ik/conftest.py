@@ -108,7 +108,7 @@ def play(params: dict):
         solver = MMIK(1, MmikParams(**{**params, **(changes or {})}), FPS)
         pos, quat = np.empty((len(motion), 15, 3)), np.empty((len(motion), 15, 4))
         errors = np.empty((len(motion), 3))
-        inputs = {name: state.get(name, getattr(motion, name)) for name in motion.__dataclass_fields__}
+        inputs: dict[str, np.ndarray] = {**vars(motion), **state}
         ground = state.get("ground", np.full((len(motion), 2), -1.0))
         nothing = np.zeros((1, 3))
         for t in range(len(motion)):

@@ -35,7 +35,9 @@ def random_case(seed, n=24):
     rng = np.random.default_rng(seed)
     batch = SrbBatch(np.tile(controller_row(PARAMS, 45.0, INERTIA), (n, 1)), Terrain.flat())
     com = np.tile([0.2, -0.1, 0.85], (n, 1)) + rng.normal(0, 0.03, (n, 3))
-    feet = np.stack([com + [0.05, 0.09, 0], com + [-0.1, -0.09, 0]], 1) + rng.normal(0, 0.03, (n, 2, 3))
+    feet = np.stack([com + np.array([0.05, 0.09, 0]), com + np.array([-0.1, -0.09, 0])], 1) + rng.normal(
+        0, 0.03, (n, 2, 3)
+    )
     feet[..., 2] = 0
     foot_quat = quat_exp(np.stack([np.zeros((n, 2)), np.zeros((n, 2)), rng.normal(0, 0.2, (n, 2))], -1))
     batch.state[:] = pack_state(
@@ -51,7 +53,7 @@ def random_case(seed, n=24):
     action = rng.normal(0, 1, (n, 12)) * np.array([0.6] * 3 + [0.8] * 3 + [0.04] * 3 + [0.15] * 3)
     command = np.zeros((n, 2, 9))
     for k, side in enumerate((1, -1)):
-        command[:, k, :3] = [0.05, 0.09 * side, -0.8] + rng.normal(0, 0.05, (n, 3))
+        command[:, k, :3] = np.array([0.05, 0.09 * side, -0.8]) + rng.normal(0, 0.05, (n, 3))
         command[:, k, 3:] = matrix_to_6d(exp_so3(rng.normal(0, 0.2, (n, 3)))) * rng.uniform(0.8, 1.2, (n, 1))
     return batch, action, command, rng.integers(0, 4, n), rng
 
@@ -83,7 +85,7 @@ def test_adjoint_equals_central_differences(seed):
         elif trial % 3 == 1:
             d_lin[:], d_rot[:] = 0, 0
 
-        def perturbed(sign):
+        def perturbed(sign, d_lin=d_lin, d_rot=d_rot, d_act=d_act, d_cmd=d_cmd):
             s = state0.copy()
             lin = np.zeros(42, bool)
             lin[[0, 1, 2, 12, 13, 14, 15, 16, 17, 18, 19, 30, 31]] = True
