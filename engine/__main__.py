@@ -46,7 +46,7 @@ def build_parser() -> argparse.ArgumentParser:
         epilog=_PLAY_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    play.add_argument("policy", metavar="POLICY", help="policy.onnx, or the name of a method that needs no file")
+    play.add_argument("policy", metavar="POLICY", help="policy.onnx made by python -m export")
     play.add_argument("--clip", required=True, help="clip of the library, by name or a unique part of it")
     play.add_argument(
         "--frames", type=int, help="control steps to run, 30 a second (default: 300, or to the clip's end)"

@@ -193,7 +193,9 @@ def test_frames_equal_the_engine_s() -> None:
     tilt = np.swapaxes(yaw_matrix(m), -1, -2) @ m
     np.testing.assert_allclose(rotation6.yaw_free_t(m_t).numpy(), np.swapaxes(tilt, -1, -2), atol=1e-6)
     columns = matrix_to_6d(m).reshape(-1, 2, 3)
-    np.testing.assert_allclose(rotation6.matrix_rows(torch.from_numpy(quat_from_matrix(m))).numpy(), columns, atol=1e-12)
+    np.testing.assert_allclose(
+        rotation6.matrix_rows(torch.from_numpy(quat_from_matrix(m))).numpy(), columns, atol=1e-12
+    )
     whole = rotation6.with_third_row(torch.from_numpy(columns))
     np.testing.assert_allclose(whole.numpy(), np.swapaxes(m, -1, -2), atol=1e-6)
     angle = np.linspace(-3, 3, 7)

@@ -126,7 +126,9 @@ def test_gradient_of_a_two_step_rollout_equals_central_differences(library: Moti
         state = torch.from_numpy(env.characters.batch.state.copy())
         for _ in range(2):
             state = SrbStep.apply(state, a, c, env, contact, body)
-        return tracking_cost(observe_srb(state, torch.from_numpy(env.characters.batch.stance), inverse_b), wanted, WEIGHTS)
+        return tracking_cost(
+            observe_srb(state, torch.from_numpy(env.characters.batch.stance), inverse_b), wanted, WEIGHTS
+        )
 
     a, c = act.clone().requires_grad_(True), command.clone().requires_grad_(True)
     rollout(a, c).sum().backward()

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 import torch
 
+from tests.train.small_runs import LIBRARY, REPO, WINDOWS, write_inputs
 from train.__main__ import main
 from train.networks import UnifiedNetwork, load_policy_module
-from tests.train.small_runs import LIBRARY, REPO, WINDOWS, write_inputs
 
 METHODS = ("unified", "unified_paper")
 # Kills itself after the third window's log row: past the checkpoint of the second, before that of the fourth.
