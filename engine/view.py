@@ -8,6 +8,7 @@ which and why. Both share the shapes, the camera and the colours, so pictures di
 from __future__ import annotations
 
 import io
+import importlib
 import os
 import subprocess
 import sys
@@ -185,9 +186,18 @@ def pick_renderer(renderer: str = "auto") -> tuple[str, str]:
         raise InputError(f"renderer: MuJoCo cannot draw here, {line.split('(', 1)[1].rstrip(')')}")
     if name is None:
         return "software", line
-    if "mujoco" not in sys.modules:
+    if "mujoco" in sys.modules:
+        _choose_again(name)
+    else:
         os.environ.setdefault("MUJOCO_GL", name)
     return "mujoco", line
+
+
+def _choose_again(name: str) -> None:
+    """MuJoCo chooses its OpenGL at import; make the same choice where somebody imported it before."""
+    from mujoco.rendering.classic import gl_context
+
+    gl_context.GLContext = importlib.import_module(f"mujoco.{name}").GLContext
 
 
 def render_frames(

@@ -132,7 +132,7 @@ def train_no_network(
         )
     law, tuned = tuned_params(np.asarray(search.result.xfavorite), srb)
     with open(out / "curve.csv", "w", newline="") as file:
-        writer = csv.DictWriter(file, list(rows[0]))
+        writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)
     rounded = {
