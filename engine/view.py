@@ -7,8 +7,8 @@ which and why. Both share the shapes, the camera and the colours, so pictures di
 
 from __future__ import annotations
 
-import io
 import importlib
+import io
 import os
 import subprocess
 import sys
