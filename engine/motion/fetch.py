@@ -197,7 +197,9 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--out", default="data/raw", type=Path, help="folder to fill")
     parser.add_argument("--archives", type=Path, help="folder with archives downloaded before")
     parser.add_argument("--manifest", type=Path, help="file of names and checksums")
-    parser.add_argument("--keep", action="store_true", help="fetch only what the manifest names and the folder lacks")
+    parser.add_argument(
+        "--keep", action="store_true", help="fetch nothing where the folder holds just what the manifest names"
+    )
     args = parser.parse_args(argv)
     params = read_section(args.params, "fetch", FetchParams)
     wanted = _read_manifest(args.manifest) if args.keep and args.manifest else None
@@ -205,14 +207,16 @@ def main(argv: list[str]) -> int:
         return 0
     for name, count in fetch(params, args.out, args.archives).items():
         print(f"{args.out / name}: {count} files")
-    if args.manifest:
-        found = manifest_of(args.out, params.sources)
-        if wanted is not None and found != wanted:
-            changed = sorted(key for key in {*found, *wanted} if found.get(key) != wanted.get(key))
-            raise InputError.at(
-                args.manifest, None, f"{changed[0]}: other content than the manifest's ({len(changed)} files)"
-            )
+    if not args.manifest:
+        return 0
+    found = manifest_of(args.out, params.sources)
+    if wanted is None:
         write_atomic(args.manifest, (json.dumps(found, indent=1) + "\n").encode())
+    elif found != wanted:
+        changed = sorted(key for key in {*found, *wanted} if found.get(key) != wanted.get(key))
+        raise InputError.at(
+            args.manifest, None, f"{changed[0]}: other content than the manifest's ({len(changed)} files)"
+        )
     return 0
 
 
