@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 
 from engine.motion.config import DynamicFilterParams, MotionParams
 from engine.motion.contacts import contact_class, label_contacts, labels_of_class, remove_false_flights
-from engine.motion.dynamic_filter import filter_height
+from engine.motion.dynamic_filter import filter_height, filter_path
 from engine.motion.features import full_features, srb_features, srb_motion
 from engine.motion.legs import LEGS, SOFT_REACH_M, clear_ground, foot_points, place_ankles
 from engine.motion.loops import Cycle, close_cycle, repair_jumps, unroll
 from engine.motion.retarget import ANKLE_HEIGHT, FPS, CharacterMotion
-from engine.rotation import quat_align, quat_from_axis_angle
+from engine.rotation import quat_align, quat_from_axis_angle, quat_to_matrix, yaw_of
 from engine.skeleton import SHANK_LENGTH, THIGH_LENGTH, com_pos_w, forward_kinematics
 
 Array = NDArray[np.float64]
@@ -73,7 +73,7 @@ def build_clip(motion: CharacterMotion, kind: str, split: str, params: MotionPar
         contact = np.full_like(contact, 3)
     heel_toe = labels_of_class(heel_toe, contact)
 
-    root, local, shift = apply_height_filter(root, local, contact, params.filter)
+    root, local, shift = apply_filter(root, local, contact, params.filter)
     local = quat_align(local)
     body_pos, body_quat = forward_kinematics(root, local)
     srb = srb_motion(body_pos, body_quat, contact, FPS)
@@ -81,8 +81,10 @@ def build_clip(motion: CharacterMotion, kind: str, split: str, params: MotionPar
         **motion.report,
         "jumps_repaired": len(jumps),
         "largest_jump_deg": max((j[2] for j in jumps), default=0.0),
-        "filter_shift_rms_m": float(np.sqrt(np.mean(shift**2))),
-        "filter_shift_max_m": float(np.abs(shift).max()),
+        "filter_shift_rms_m": float(np.sqrt(np.mean(shift[:, 2] ** 2))),
+        "filter_shift_max_m": float(np.abs(shift[:, 2]).max()),
+        "path_shift_rms_m": float(np.sqrt(np.mean(np.sum(shift[:, :2] ** 2, axis=1)))),
+        "path_shift_max_m": float(np.linalg.norm(shift[:, :2], axis=1).max()),
     }
     return BuiltClip(
         name=motion.name,
@@ -103,32 +105,36 @@ def build_clip(motion: CharacterMotion, kind: str, split: str, params: MotionPar
     )
 
 
-def apply_height_filter(
+def apply_filter(
     root_pos_w: Array, local_quat: Array, contact: NDArray[np.int64], params: DynamicFilterParams
 ) -> tuple[Array, Array, Array]:
-    """Shift a motion so that its centre of mass follows `filter_height`.
+    """Shift a motion so that its centre of mass follows `filter_height` and `filter_path`.
 
-    The body and the feet in swing are shifted alike; feet in stance stay on the ground and their legs bend. The
-    root's height is corrected until the centre of mass is where the filter wants it.
+    The body and the feet in swing are shifted alike; feet in stance stay where they are and their legs bend. The
+    root is corrected until the centre of mass is where the filter wants it.
 
     Returns:
-        Root positions (F, 3), local rotations (F, 15, 4), shift of the centre of mass [m] (F,).
+        Root positions (F, 3), local rotations (F, 15, 4), shift of the centre of mass [m] (F, 3).
     """
     body_pos, body_quat = forward_kinematics(root_pos_w, local_quat)
-    com_z = com_pos_w(body_pos, body_quat)[:, 2]
-    target = filter_height(com_z, contact == 0, FPS, params)
-    shift = target - com_z
+    com = com_pos_w(body_pos, body_quat)
+    stands = np.stack([(contact & bit) > 0 for bit in (1, 2)], axis=1)
+    target = com.copy()
+    target[:, 2] = filter_height(com[:, 2], contact == 0, FPS, params)
+    soles = foot_points(body_pos, body_quat)["sole"][..., :2]
+    yaw = yaw_of(quat_to_matrix(body_quat[:, [leg[2] for leg in LEGS]]))
+    target[:, :2] = filter_path(com[:, :2], target[:, 2], soles, yaw, stands, FPS, params)
+    shift = target - com
     if np.abs(shift).max() < NO_SHIFT_M:
         return root_pos_w, local_quat, shift
     ankles = body_pos[:, [leg[2] for leg in LEGS]].copy()
-    for side, bit in enumerate((1, 2)):
-        ankles[:, side, 2] += shift * _swing_share((contact & bit) > 0)
-    root, local = root_pos_w.copy(), local_quat
-    root[:, 2] += shift
+    for side in range(2):
+        ankles[:, side] += shift * _swing_share(stands[:, side])[:, None]
+    root, local = root_pos_w + shift, local_quat
     for _ in range(4):
         local, _ = place_ankles(root, local_quat, ankles, soft_m=SOFT_REACH_M)
         local, _ = clear_ground(root, local)
-        root[:, 2] += target - com_pos_w(*forward_kinematics(root, local))[:, 2]
+        root = root + target - com_pos_w(*forward_kinematics(root, local))
     local, _ = place_ankles(root, local_quat, ankles, soft_m=SOFT_REACH_M)
     local, _ = clear_ground(root, local)
     return root, local, shift

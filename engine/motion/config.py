@@ -104,17 +104,25 @@ class ContactParams:
 
 @dataclass(frozen=True)
 class DynamicFilterParams:
-    """Standard deviations of the vertical dynamic filter (unified-recipe.md, section 1).
+    """Standard deviations of the dynamic filter (`engine.motion.dynamic_filter`).
 
     Attributes:
         height_m: Of the centre of mass from its recorded height.
         stance_m_s2: Of the vertical acceleration in stance from the recorded one, cut at free fall.
-        flight_m_s2: Of the vertical acceleration in flight from gravity.
+        flight_m_s2: Of the acceleration in flight from gravity.
+        path_m: Of the centre of mass from its recorded path in the plane.
+        path_stance_m_s2: Of the horizontal acceleration in stance from one that the feet can give.
+        support_length_m: Half-length of the part of a sole that may carry the body.
+        support_width_m: Its half-width.
     """
 
     height_m: Positive
     stance_m_s2: Positive
     flight_m_s2: Positive
+    path_m: Positive
+    path_stance_m_s2: Positive
+    support_length_m: Positive
+    support_width_m: Positive
 
 
 @dataclass(frozen=True)

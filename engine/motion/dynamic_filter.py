@@ -1,4 +1,4 @@
-r"""Make the height of a motion physically possible: weight on the ground in stance, free fall in flight.
+r"""Make the path of the centre of mass physically possible: weight on the ground in stance, free fall in flight.
 
 Reconstructed, retargeted and retimed clips do not fall at g. The height ``z`` of the centre of mass is replaced by the
 least-squares solution of
@@ -7,20 +7,29 @@ least-squares solution of
     \min_z \sum_t \frac{(z - z_0)^2}{s_z^2} + \sum_{stance} \frac{(\ddot z - \max(\ddot z_0, -g))^2}{s_s^2}
     + \sum_{flight} \frac{(\ddot z + g)^2}{s_f^2}
 
-with central second differences: a symmetric pentadiagonal system, solved for the whole clip at once
-(unified-recipe.md, section 1).
+with central second differences: a symmetric pentadiagonal system, solved for the whole clip at once. Then its path in
+the plane, ``y``, is moved as little as it takes for the point that the ground's force must act at, the zero-moment
+point ``y - \ddot y / w^2`` with ``w^2 = (g + \ddot z) / z``, to lie under the feet that stand:
+
+.. math::
+    \min_y \sum_t \frac{|y - y_0|^2}{s_p^2} + \sum_{stance} \frac{w^4 d(y - \ddot y / w^2)^2}{s_t^2}
+    + \sum_{flight} \frac{|\ddot y|^2}{s_f^2}
+
+with ``d`` the distance to the support. Markers that slip and labels that come a frame late ask for sideways forces that
+no foot on the ground can give; a controller that must follow them walks with its feet too far out.
 """
 
 from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import solveh_banded
+from scipy.linalg import cho_solve_banded, cholesky_banded, solveh_banded
 
 from engine.motion.config import DynamicFilterParams
 
 Array = NDArray[np.float64]
 GRAVITY = 9.81
+_TURNS, _STILL_M = 3000, 1e-7  # of projection and least squares: at most so many, and where the path stands still
 
 
 def filter_height(com_z: Array, flight: NDArray[np.bool_], fps: float, params: DynamicFilterParams) -> Array:
@@ -52,3 +61,80 @@ def filter_height(com_z: Array, flight: NDArray[np.bool_], fps: float, params: D
         for b in range(a, 3):
             bands[2 - (b - a), b : n - 2 + b] += weight * stencil[a] * stencil[b]
     return solveh_banded(bands, rhs)
+
+
+def filter_path(
+    com_xy: Array,
+    com_z: Array,
+    sole_xy: Array,
+    foot_yaw: Array,
+    stands: NDArray[np.bool_],
+    fps: float,
+    params: DynamicFilterParams,
+) -> Array:
+    """Filter the path of the centre of mass in the plane.
+
+    The convex problem is solved by turns: the zero-moment points are projected on the support, then the path is the
+    least-squares solution for these points.
+
+    Args:
+        com_xy: Recorded path [m] (T, 2). com_z: Height above the ground, filtered [m] (T,).
+        sole_xy: Centres of the soles, left first [m] (T, 2, 2). foot_yaw: Their headings [rad] (T, 2).
+        stands: Feet on the ground (T, 2).
+        fps: Frames a second.
+        params: Standard deviations and the half-size of the support.
+
+    Returns:
+        Path [m] (T, 2).
+    """
+    n = len(com_xy)
+    if n < 3:
+        return np.array(com_xy, np.float64)
+    y0 = np.asarray(com_xy, np.float64)
+    up = np.maximum(GRAVITY + (com_z[2:] - 2 * com_z[1:-1] + com_z[:-2]) * fps**2, 0.0)
+    on_ground = stands[1:-1].any(axis=1)
+    stiffness = np.where(on_ground, up / np.maximum(com_z[1:-1], 0.1), 0.0)  # w^2
+    weight = np.where(on_ground, params.path_stance_m_s2, params.flight_m_s2) ** -2.0
+    stencil = np.stack([np.full(n - 2, fps**2), -2 * fps**2 - stiffness, np.full(n - 2, fps**2)])
+    bands = np.zeros((3, n))
+    bands[2] = 1.0 / params.path_m**2
+    for a in range(3):
+        for b in range(a, 3):
+            bands[2 - (b - a), b : n - 2 + b] += weight * stencil[a] * stencil[b]
+    factor = cholesky_banded(bands)
+    y, ahead, speed = y0, y0, 1.0
+    for _ in range(_TURNS):
+        acc = (ahead[2:] - 2 * ahead[1:-1] + ahead[:-2]) * fps**2
+        zmp = ahead[1:-1] - acc / np.maximum(stiffness, 1e-6)[:, None]
+        held = _on_support(zmp, sole_xy[1:-1], foot_yaw[1:-1], stands[1:-1], params)
+        target = -stiffness[:, None] * held
+        rhs = y0 / params.path_m**2
+        for a in range(3):
+            rhs[a : n - 2 + a] += (weight * stencil[a])[:, None] * target
+        before, y = y, cho_solve_banded((factor, False), rhs)
+        # each turn is a proximal gradient step; Nesterov's momentum, restarted where it points uphill
+        if np.sum((ahead - y) * (y - before)) > 0:
+            speed = 1.0
+        faster = 0.5 * (1.0 + np.sqrt(1.0 + 4.0 * speed**2))
+        ahead, speed = y + (speed - 1.0) / faster * (y - before), faster
+        if np.abs(y - before).max() < _STILL_M:
+            break
+    return y
+
+
+def _on_support(
+    point: Array, sole_xy: Array, foot_yaw: Array, stands: NDArray[np.bool_], params: DynamicFilterParams
+) -> Array:
+    """Points (T, 2) moved onto the soles that stand; between two feet the sole slides from one to the other."""
+    left, right = sole_xy[:, 0], sole_xy[:, 1]
+    across = right - left
+    share = np.sum((point - left) * across, axis=1) / np.maximum(np.sum(across**2, axis=1), 1e-9)
+    share = np.where(stands.all(axis=1), np.clip(share, 0.0, 1.0), stands[:, 1].astype(float))
+    centre = left + share[:, None] * across
+    turn = (foot_yaw[:, 1] - foot_yaw[:, 0] + np.pi) % (2 * np.pi) - np.pi
+    yaw = foot_yaw[:, 0] + share * turn
+    c, s = np.cos(yaw), np.sin(yaw)
+    away = point - centre
+    forward = np.clip(c * away[:, 0] + s * away[:, 1], -params.support_length_m, params.support_length_m)
+    side = np.clip(-s * away[:, 0] + c * away[:, 1], -params.support_width_m, params.support_width_m)
+    return centre + np.stack([c * forward - s * side, s * forward + c * side], axis=1)

@@ -29,6 +29,8 @@ MADE = (
     "largest_jump_deg",
     "filter_shift_rms_m",
     "filter_shift_max_m",
+    "path_shift_rms_m",
+    "path_shift_max_m",
 )
 
 

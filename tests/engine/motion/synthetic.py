@@ -19,7 +19,10 @@ UP = np.array([0.0, 0.0, 1.0])
 CONTACT = ContactParams(
     speed_m_s=0.333, speed_share=0.2, height_m=0.0333, filter_s=0.1, max_false_flight_frames=3, min_fall_m_s2=3.0
 )
-FILTER = DynamicFilterParams(height_m=0.04, stance_m_s2=4.0, flight_m_s2=0.15)
+FILTER = DynamicFilterParams(
+    height_m=0.04, stance_m_s2=4.0, flight_m_s2=0.15, path_m=0.02, path_stance_m_s2=0.3, support_length_m=0.1,
+    support_width_m=0.04,
+)  # fmt: skip
 
 
 def params(clips: list[ClipParams] | None = None, min_frames: int = 100, standing: bool = True) -> MotionParams:

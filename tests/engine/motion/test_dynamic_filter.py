@@ -2,12 +2,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import clarabel
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from scipy.optimize import lsq_linear
 
-from engine.motion.build import apply_height_filter
-from engine.motion.dynamic_filter import GRAVITY, filter_height
+from engine.motion.build import apply_filter
+from engine.motion.dynamic_filter import GRAVITY, filter_height, filter_path
 from engine.skeleton import com_pos_w, forward_kinematics
 from tests.engine.motion.synthetic import FILTER, walk
 
@@ -68,10 +70,100 @@ def test_stance_feet_stay_where_they_are_and_the_centre_of_mass_follows_the_filt
     contact = np.full(len(root), 3)
     contact[20:30] = 0
     before, _ = forward_kinematics(root, local)
-    got_root, got_local, shift = apply_height_filter(root, local, contact, replace(FILTER, flight_m_s2=0.05))
+    got_root, got_local, shift = apply_filter(root, local, contact, replace(FILTER, flight_m_s2=0.05))
     pos, quat = forward_kinematics(got_root, got_local)
     stance = contact == 3
     np.testing.assert_allclose(pos[stance][:, [11, 14]], before[stance][:, [11, 14]], atol=0.012)
-    com_before = com_pos_w(*forward_kinematics(root, local))[:, 2]
-    np.testing.assert_allclose(com_pos_w(pos, quat)[:, 2], com_before + shift, atol=2e-3)
+    com_before = com_pos_w(*forward_kinematics(root, local))
+    np.testing.assert_allclose(com_pos_w(pos, quat), com_before + shift, atol=2e-3)
     assert np.abs(shift).max() > 0.005
+
+
+HEIGHT_M = 0.9
+
+
+def _zero_moment(y: np.ndarray) -> np.ndarray:
+    """Zero-moment points of a path at constant height, without the two ends."""
+    return y[1:-1] - _acceleration_of_rows(y) * HEIGHT_M / GRAVITY
+
+
+def _acceleration_of_rows(y: np.ndarray) -> np.ndarray:
+    return np.diff(y, 2, axis=0) * FPS**2
+
+
+def _soles(n: int, apart: float = 0.2) -> np.ndarray:
+    return np.tile([[0.0, apart / 2], [0.0, -apart / 2]], (n, 1, 1))
+
+
+def _filter(y: np.ndarray, stands: np.ndarray, soles: np.ndarray | None = None, yaw: float = 0.0) -> np.ndarray:
+    n = len(y)
+    soles = _soles(n) if soles is None else soles
+    return filter_path(y, np.full(n, HEIGHT_M), soles, np.full((n, 2), yaw), stands, FPS, FILTER)
+
+
+def _jerked_sway() -> tuple[np.ndarray, np.ndarray]:
+    """A body that sways over its feet and is thrown sideways by 0.3 m/s within two frames, as slipping markers do."""
+    n = 80
+    y = np.zeros((n, 2))
+    y[:, 1] = 0.02 * np.sin(np.arange(n) / 8.0)
+    y[:, 1] += 0.3 / FPS * np.clip(np.arange(n) - 40, 0, 2)
+    return y, np.ones((n, 2), bool)
+
+
+def test_the_zero_moment_point_comes_under_the_feet_and_the_path_stays_close() -> None:
+    y, stands = _jerked_sway()
+    outside = np.abs(_zero_moment(y)[:, 1]).max() - 0.1 - FILTER.support_width_m
+    assert outside > 0.3
+    got = _filter(y, stands)
+    assert np.abs(_zero_moment(got)[:, 1]).max() < 0.1 + FILTER.support_width_m + 0.005
+    assert np.abs(got - y).max() < 0.03
+
+
+def test_a_path_over_the_feet_is_left_alone() -> None:
+    y, stands = _jerked_sway()
+    y[:, 1] = 0.02 * np.sin(np.arange(len(y)) / 8.0)
+    np.testing.assert_allclose(_filter(y, stands), y, atol=1e-9)
+
+
+def test_the_body_flies_straight() -> None:
+    rng = np.random.default_rng(0)
+    y = np.stack([np.arange(60) * 0.1, 0.01 * rng.normal(size=60)], axis=1)
+    stands = np.ones((60, 2), bool)
+    stands[20:32] = False
+    soles = _soles(60) + np.stack([y[:, 0], 0 * y[:, 0]], axis=1)[:, None]
+    got = _acceleration_of_rows(_filter(y, stands, soles))[~stands[1:-1].any(axis=1)]
+    assert np.abs(got).max() < 0.2
+    assert np.abs(_acceleration_of_rows(y)[19:31]).max() > 10
+
+
+def test_one_standing_foot_carries_alone_and_in_its_own_heading() -> None:
+    y = np.zeros((60, 2))
+    stands = np.tile([True, False], (60, 1))
+    got = _filter(y, stands, yaw=np.pi / 2)  # the left foot points to the left: its length lies along y
+    inside = _zero_moment(got)[10:-10] - np.array([0.0, 0.1])
+    assert np.abs(inside[:, 0]).max() < FILTER.support_width_m + 0.005
+    np.testing.assert_allclose(got, y, atol=0.01)  # 0.1 m away is just within the half-length
+
+
+def test_the_filtered_path_is_the_minimum_of_the_stated_problem() -> None:
+    """Against Clarabel, sideways only: min |y - y0|^2 / s_p^2 + w^4 |zmp - support|^2 / s_t^2 over path and support."""
+    y, stands = _jerked_sway()
+    n, edge = len(y), 0.1 + FILTER.support_width_m
+    w2 = GRAVITY / HEIGHT_M
+    second = sp.diags([1.0, -2.0, 1.0], [0, 1, 2], shape=(n - 2, n)) * FPS**2
+    middle = sp.diags([1.0], [1], shape=(n - 2, n))
+    rows = sp.vstack([
+        sp.hstack([sp.eye(n) / FILTER.path_m, sp.csc_matrix((n, n - 2))]),
+        sp.hstack([(second - w2 * middle), w2 * sp.eye(n - 2)]) / FILTER.path_stance_m_s2,
+    ])  # fmt: skip
+    rhs = np.concatenate([y[:, 1] / FILTER.path_m, np.zeros(n - 2)])
+    box = sp.hstack([sp.csc_matrix((n - 2, n)), sp.eye(n - 2)])
+    settings = clarabel.DefaultSettings()
+    settings.verbose = False
+    cones = [clarabel.NonnegativeConeT(2 * (n - 2))]
+    solver = clarabel.DefaultSolver(
+        sp.triu(rows.T @ rows).tocsc(), -(rows.T @ rhs), sp.vstack([box, -box]).tocsc(), np.full(2 * (n - 2), edge),
+        cones, settings,
+    )  # fmt: skip
+    want = np.array(solver.solve().x)[:n]
+    np.testing.assert_allclose(_filter(y, stands)[:, 1], want, atol=2e-4)
