@@ -1,11 +1,14 @@
-"""The policy alone, by batch: onnxruntime, one thread, input and output bound once. Times are a character."""
+"""The policy alone, by batch, one thread, arrays bound once; times are a character.
+
+One and two rows run as a Numba program, more in onnxruntime (`engine.policy`); `note` says which.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from engine.policy import Policy
+from engine.policy import PROGRAM_ROWS, Policy
 
 
 @pytest.mark.benchmark(group="policy")
@@ -16,6 +19,7 @@ def test_policy(benchmark, policy_path, method, batch):
     action = np.empty((batch, policy.action_width), np.float32)
     policy.act_into(action, obs)
     benchmark(policy.act_into, action, obs)
+    executor = "Numba program" if batch <= PROGRAM_ROWS and policy.executor != "onnxruntime" else "onnxruntime"
     one = policy.act(obs[-1:])
     np.testing.assert_allclose(action[-1:], one, rtol=1e-4, atol=1e-4)
     benchmark.extra_info.update(
@@ -24,5 +28,5 @@ def test_policy(benchmark, policy_path, method, batch):
         calls=batch,
         n_characters=batch,
         threads=1,
-        note="time a character",
+        note=f"time a character; {executor}",
     )

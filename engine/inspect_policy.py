@@ -74,6 +74,7 @@ def inspect_policy(path: str | os.PathLike[str]) -> PolicyReport:
     policy = attempt(lambda: Policy(data, path))
     if policy is not None:
         report.facts.append(("recorded pair", _parity_facts(policy)))
+        report.facts.append(("runs in", [policy.executor]))
     return report
 
 

@@ -1,5 +1,8 @@
 """A trained policy: reads ``policy.onnx``, refuses what does not match, and maps observations to actions.
 
+A few rows run as a program of one small kernel (`engine.program`), which at load must give what onnxruntime gives;
+more rows, and graphs that the program does not know, run in onnxruntime.
+
 The session runs on one CPU thread without spinning, since the engine's own threads are busy with the characters.
 Everything the file must hold is checked once, when it is loaded (`policy_checks`, `policy_metadata`); a step checks
 shapes only. Bodies in another order are mapped by name on the way in and out, so callers only ever see
@@ -20,11 +23,21 @@ from engine import policy_checks as checks
 from engine.errors import InputError
 from engine.policy_layout import body_gather, width
 from engine.policy_metadata import PolicyMetadata, check_method, read_metadata
+from engine.program.compiler import Program
 from engine.skeleton import BODY_NAMES
+
+PROGRAM_ROWS = 2
+"""Most rows that the program takes: it runs them one by one, while onnxruntime reads its weights once for all."""
+PROGRAM_TOLERANCE = 1e-5
+"""Largest difference of program and onnxruntime, times the largest number of the row where that is above 1."""
+_SEED = 20
 
 
 class Policy:
-    """One loaded policy. Use `Policy.load`; the constructor takes the bytes of a file that is already in memory."""
+    """One loaded policy. Use `Policy.load`; the constructor takes the bytes of a file that is already in memory.
+
+    The program's memory belongs to the policy: only one thread at a time may call it.
+    """
 
     def __init__(self, data: bytes, name: str | os.PathLike[str], method: str | None = None) -> None:
         """Check the bytes of a policy file and build its session.
@@ -43,7 +56,6 @@ class Policy:
         check_method(name, metadata, method)
         checks.check_widths(name, metadata, obs_width, action_width)
         checks.check_weights(name, model)
-        del model
         self._session = _session(name, data)
         self._name = name
         self._obs_columns = self._action_columns = None
@@ -55,8 +67,12 @@ class Policy:
         self.obs_width = width(metadata.observation)
         self.action_width = width(metadata.action)
         self._binding = self._session.io_binding()
+        self._by_program = False
         self._bound: tuple[np.ndarray, np.ndarray] | None = None
+        self._program: Program | None = None
         checks.check_recorded(name, metadata, self.act)
+        if self._obs_columns is None:
+            self._program = self._checked(Program.compile(model))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], method: str | None = None) -> Policy:
@@ -93,6 +109,10 @@ class Policy:
         """
         obs = np.ascontiguousarray(obs, dtype=np.float32)
         self._check_rows(obs)
+        if self._program is not None and 0 < len(obs) <= PROGRAM_ROWS:
+            action = np.empty((len(obs), self.action_width), dtype=np.float32)
+            self._program.run_into(action, obs)
+            return action
         if self._obs_columns is not None:
             obs = np.ascontiguousarray(obs[:, self._obs_columns])
         try:
@@ -104,8 +124,8 @@ class Policy:
     def act_into(self, out: np.ndarray, obs: np.ndarray) -> None:
         """Evaluate the policy into an array of the caller, which a control loop reuses each step.
 
-        The two arrays are bound to the session on the first call; as long as the same two arrays come again, a call
-        copies nothing and allocates nothing.
+        The two arrays are checked, and bound to the session where it runs them, on the first call; as long as the same
+        two arrays come again, a call copies nothing and allocates nothing.
 
         Args:
             out: Receives the action rows, float32, C-contiguous, shape (n, action_width).
@@ -122,10 +142,38 @@ class Policy:
             if self._obs_columns is not None or not obs.shape[0]:
                 out[:] = self.act(obs)
                 return
-            self._binding.bind_input(checks.OBS_NAME, "cpu", 0, np.float32, obs.shape, obs.ctypes.data)
-            self._binding.bind_output(checks.ACTION_NAME, "cpu", 0, np.float32, out.shape, out.ctypes.data)
+            self._by_program = self._program is not None and len(obs) <= PROGRAM_ROWS
+            if not self._by_program:
+                self._binding.bind_input(checks.OBS_NAME, "cpu", 0, np.float32, obs.shape, obs.ctypes.data)
+                self._binding.bind_output(checks.ACTION_NAME, "cpu", 0, np.float32, out.shape, out.ctypes.data)
             self._bound = (out, obs)
-        self._session.run_with_iobinding(self._binding)
+        if self._by_program and self._program is not None:
+            self._program.run_into(out, obs)
+        else:
+            self._session.run_with_iobinding(self._binding)
+
+    @property
+    def executor(self) -> str:
+        """What runs the policy: ``numba and onnxruntime``, or ``onnxruntime`` alone."""
+        return "onnxruntime" if self._program is None else "numba and onnxruntime"
+
+    def _checked(self, program: Program | None) -> Program | None:
+        """The program, if it gives onnxruntime's actions for the recorded, a zero and a large row.
+
+        They run alone and as one batch there, which shows a graph whose rows depend on each other.
+        """
+        if program is None or (program.obs_width, program.action_width) != (self.obs_width, self.action_width):
+            return None
+        obs = np.zeros((3, self.obs_width), dtype=np.float32)
+        obs[0] = self.metadata.recorded_obs
+        obs[2] = 10.0 * np.random.default_rng(_SEED).standard_normal(self.obs_width)
+        found = np.empty((3, self.action_width), dtype=np.float32)
+        program.run_into(found, obs)
+        for expected in (self.act(obs), np.concatenate([self.act(row[None]) for row in obs])):
+            tolerance = PROGRAM_TOLERANCE * np.maximum(1.0, np.abs(expected).max(axis=1, keepdims=True))
+            if not (np.abs(found - expected) <= tolerance).all():
+                return None
+        return program
 
     def _check_array(self, key: str, array: np.ndarray, shape: tuple[int, ...]) -> None:
         if array.dtype != np.float32 or array.shape != shape or not array.flags.c_contiguous:
