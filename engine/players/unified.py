@@ -31,6 +31,7 @@ from engine.srb.action import (
     decode_action_into,
 )
 from engine.srb.body import FRICTION, MASS_SCALE, SrbParams, controller_row, pack_state
+from engine.srb.contact import ALL_POINTS, HEEL_POINTS, TOE_POINTS
 from engine.srb.observe import OBS_SIZE, observe_into
 from engine.srb.readout import read_state_into
 from engine.srb.step import SrbBatch
@@ -111,6 +112,13 @@ def _limb_momentum(library: MotionLibrary, inertia_b: Array) -> Array:
     return out
 
 
+def _contact_subsets(library: MotionLibrary, heel_toe: bool) -> NDArray[np.int64]:
+    """The part of each sole that the reference stands on (F, 2): all of it, unless ``heel_toe`` and one end is up."""
+    heel, toe = library.heel_toe[..., 0], library.heel_toe[..., 1]
+    partial = np.where(heel & ~toe, HEEL_POINTS, np.where(toe & ~heel, TOE_POINTS, ALL_POINTS))
+    return partial if heel_toe else np.full_like(partial, ALL_POINTS)
+
+
 class SrbCharacters:
     """``n`` characters of the unified family on their clips: state, observation and one control step."""
 
@@ -137,6 +145,8 @@ class SrbCharacters:
         self.mmik_proj = MMIK(n, mmik, threads=options.threads) if options.mmik and options.compositions else None
         self.frame = np.zeros(n, np.int64)  # row of the library that the state stands on
         self.last = np.zeros(n, np.int64)  # last row of the clip
+        self.subsets = _contact_subsets(library, srb.heel_toe)
+        self.follows_path = np.full(n, options.path_following)
         self.obs = np.zeros((n, OBS_SIZE), np.float32)
         self.ref_rows = np.concatenate([library.ref_srb, library.ref_full], axis=1).astype(np.float32)
         self.ref_height = np.ascontiguousarray(library.com_pos_w[:, 2])
@@ -188,7 +198,7 @@ class SrbCharacters:
             self.obs, b.state, b.stance, self.body_pos_w, self.body_quat_w, b.ctrl, shape.shape_params, shape.heights,
             self.ref_rows, self.frame, self.last, self._ws,
         )  # fmt: skip
-        if self.options.path_following:
+        if self.follows_path.any():
             self._follow_path()
         return self.obs
 
@@ -201,10 +211,10 @@ class SrbCharacters:
         local = np.stack(
             [np.cos(yaw) * gap[:, 0] + np.sin(yaw) * gap[:, 1], -np.sin(yaw) * gap[:, 0] + np.cos(yaw) * gap[:, 1]], 1
         )
-        self.obs[:, 177:179] += np.clip(2.0 * local, -0.6, 0.6)
+        self.obs[:, 177:179] += np.where(self.follows_path[:, None], np.clip(2.0 * local, -0.6, 0.6), 0.0)
         ref_yaw = yaw_of(quat_to_matrix(lib.srb_quat_w[self.frame]))
         error = (ref_yaw - yaw + np.pi) % (2 * np.pi) - np.pi
-        self.obs[:, 182] += 30.0 * np.clip(0.2 * error, -0.1, 0.1)
+        self.obs[:, 182] += np.where(self.follows_path, 30.0 * np.clip(0.2 * error, -0.1, 0.1), 0.0)
 
     def apply(
         self,
@@ -223,6 +233,7 @@ class SrbCharacters:
             push_force_w: (n, 3) [N] or None. push_torque_w: (n, 3) [N m] or None.
         """
         b, ground = self.batch, self.options.terrain
+        np.take(self.subsets, np.minimum(self.frame + 1, self.last), axis=0, out=b.subset, mode="clip")
         b.step(act12, command, contact_class, push_force_w, push_torque_w)
         np.minimum(self.frame + 1, self.last, out=self.frame)
         read_state_into(

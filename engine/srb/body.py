@@ -59,6 +59,7 @@ class SrbParams:
     cone: Literal["foot_pyramid", "yaw_generators"]
     recovery_distance_m: Annotated[float, Range(gt=0)]
     recovery_frames: Annotated[int, Range(ge=0)]
+    heel_toe: bool
 
 
 def controller_row(params: SrbParams, mass_kg: float, inertia_b: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit, prange
@@ -168,18 +169,17 @@ def integrate_rigid_body(pos, rot, vel, ang_mom, force, torque, ctrl, dt, work):
 @njit(**NJIT)
 def _orthonormalise(rot):
     """One Newton step towards the nearest rotation: R <- R (3 I - R^T R) / 2; removes the drift of long runs."""
-    for _ in range(1):
-        c00 = rot[0, 0] ** 2 + rot[1, 0] ** 2 + rot[2, 0] ** 2
-        c11 = rot[0, 1] ** 2 + rot[1, 1] ** 2 + rot[2, 1] ** 2
-        c22 = rot[0, 2] ** 2 + rot[1, 2] ** 2 + rot[2, 2] ** 2
-        c01 = rot[0, 0] * rot[0, 1] + rot[1, 0] * rot[1, 1] + rot[2, 0] * rot[2, 1]
-        c02 = rot[0, 0] * rot[0, 2] + rot[1, 0] * rot[1, 2] + rot[2, 0] * rot[2, 2]
-        c12 = rot[0, 1] * rot[0, 2] + rot[1, 1] * rot[1, 2] + rot[2, 1] * rot[2, 2]
-        for i in range(3):
-            x, y, z = rot[i, 0], rot[i, 1], rot[i, 2]
-            rot[i, 0] = 0.5 * (x * (3.0 - c00) - y * c01 - z * c02)
-            rot[i, 1] = 0.5 * (y * (3.0 - c11) - x * c01 - z * c12)
-            rot[i, 2] = 0.5 * (z * (3.0 - c22) - x * c02 - y * c12)
+    c00 = rot[0, 0] ** 2 + rot[1, 0] ** 2 + rot[2, 0] ** 2
+    c11 = rot[0, 1] ** 2 + rot[1, 1] ** 2 + rot[2, 1] ** 2
+    c22 = rot[0, 2] ** 2 + rot[1, 2] ** 2 + rot[2, 2] ** 2
+    c01 = rot[0, 0] * rot[0, 1] + rot[1, 0] * rot[1, 1] + rot[2, 0] * rot[2, 1]
+    c02 = rot[0, 0] * rot[0, 2] + rot[1, 0] * rot[1, 2] + rot[2, 0] * rot[2, 2]
+    c12 = rot[0, 1] * rot[0, 2] + rot[1, 1] * rot[1, 2] + rot[2, 1] * rot[2, 2]
+    for i in range(3):
+        x, y, z = rot[i, 0], rot[i, 1], rot[i, 2]
+        rot[i, 0] = 0.5 * (x * (3.0 - c00) - y * c01 - z * c02)
+        rot[i, 1] = 0.5 * (y * (3.0 - c11) - x * c01 - z * c12)
+        rot[i, 2] = 0.5 * (z * (3.0 - c22) - x * c02 - y * c12)
 
 
 @njit(**NJIT)
@@ -308,6 +308,22 @@ def _step_parallel(
         )  # fmt: skip
 
 
+class StepRecord(NamedTuple):
+    """One step of a batch as its adjoint reads it; a later step or a new episode changes the batch, not the record.
+
+    Attributes:
+        state: After the step (n, 42). stance: After the step (n, 2). subset: Contact points in use (n, 2).
+        tape: (n, 5, 24). ctrl: Controller rows (n, 37). mu_scale: Factor on the friction (n,).
+    """
+
+    state: NDArray[np.float64]
+    stance: NDArray[np.int64]
+    subset: NDArray[np.int64]
+    tape: NDArray[np.float64]
+    ctrl: NDArray[np.float64]
+    mu_scale: NDArray[np.float64]
+
+
 @dataclass
 class SrbBatch:
     """State and workspace of ``n`` single rigid bodies that step together.
@@ -369,3 +385,10 @@ class SrbBatch:
             self.points, self.counters, self.mu_scale,
         )  # fmt: skip
         run_rows(_step_rows, _step_parallel, len(self._ws), arguments)
+
+    def record(self) -> StepRecord:
+        """Copies of what the adjoint of the step just done needs."""
+        return StepRecord(
+            self.state.copy(), self.stance.copy(), self.subset.copy(), self.tape.copy(), self.ctrl.copy(),
+            self.mu_scale.copy(),
+        )  # fmt: skip

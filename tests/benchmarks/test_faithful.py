@@ -17,7 +17,7 @@ PAPER = {
     "kp_linear": 120, "kd_linear": 35, "kp_angular": 120, "kd_angular": 35, "weight_linear_xy": 1, "weight_linear_z": 1,
     "weight_angular_xy": 1, "weight_angular_z": 1, "w_lambda": 1e-3, "foot_half_length_m": 0.12,
     "foot_half_width_m": 0.06, "contact_points": 5, "friction": 1.44, "force_max_n": 1e9, "cone": "yaw_generators",
-    "recovery_distance_m": 9.0, "recovery_frames": 0,
+    "recovery_distance_m": 9.0, "recovery_frames": 0, "heel_toe": False,
 }  # fmt: skip
 OURS = PAPER | {
     "kp_linear": 286, "kd_linear": 52, "weight_linear_xy": 1.37, "weight_linear_z": 3.49, "weight_angular_xy": 0.857,

@@ -1,5 +1,7 @@
 """The run-time loop of the unified family: its parts against torch, and what must hold whatever the policy."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 import torch
@@ -169,6 +171,28 @@ def test_two_threads_give_the_bytes_of_one(library, params):
     one, two = (play(started(library, params, threads=t), policy, 20) for t in (1, 2))
     assert np.array_equal(one.batch.state, two.batch.state)
     assert np.array_equal(one.body_pos_w, two.body_pos_w)
+
+
+def test_a_foot_that_the_clip_sets_on_its_toe_or_heel_carries_there_alone(library, params):
+    srb, mmik = params
+    heel, toe = library.heel_toe[..., 0], library.heel_toe[..., 1]
+    rows = np.flatnonzero((library.contact == 1) & toe[:, 0] & ~heel[:, 0])
+    i = next(
+        i for i in range(len(library.names)) if np.any((rows > library.start[i]) & (rows < library.start[i] + 300))
+    )
+    row = rows[rows > library.start[i]][0]
+    loaded = {}
+    for partial in (False, True):
+        chars = characters(library, (dataclasses.replace(srb, heel_toe=partial), mmik), 1)
+        chars.reset(np.array([0]), np.array([i]), np.array([row - 1 - library.start[i]]))
+        play(chars, UnifiedPolicy(None, **CONTROL), 1)
+        loaded[partial] = int(np.sum(np.linalg.norm(chars.batch.forces[0], axis=1) > 0))
+        ahead = (chars.batch.points[0, : loaded[partial]] - chars.foot_pos_w[0, 0]) @ quat_to_matrix(
+            chars.foot_quat_w[0, 0]
+        )
+        assert not partial or (ahead[:, 0] > 0).all()
+    assert loaded[True] == 2
+    assert loaded[False] > 2
 
 
 def test_heavier_body_sinks_and_a_push_moves_it(library, params):
