@@ -98,7 +98,12 @@ class UnifiedParams:
     push_rate: Unit
     push_frames: Count
     push_max_n: NonNegative
-    friction_range: Annotated[list[float], NotEmpty(), Range(gt=0)]
+    friction_min: Positive
+    friction_max: Positive
+    mass_min: Positive
+    mass_max: Positive
+    calm_share: Unit
+    path_share: Unit
     eval_episodes: Count
     eval_frames: Count
     eval_every: Count

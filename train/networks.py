@@ -74,6 +74,13 @@ class Reference:
         self.turn_t = turn_z_t(self.ref[:, 12:13] * DT)
 
 
+def local_body(full: Tensor, height: Tensor, tilt_t: Tensor, up: Tensor) -> Tensor:
+    """A body of the proj frame (B, 135) in the frame of an SRB of that height (B, 1) and tilt, transposed (B, 3, 3)."""
+    rows = full.reshape(-1, 15, 3, 3)  # rows: position, first column, second column
+    rise = torch.nn.functional.pad((height * up)[:, None], (0, 0, 0, 2))
+    return ((rows - rise[:, None]).reshape(-1, 45, 3) @ tilt_t.transpose(1, 2)).reshape(-1, FULL)
+
+
 class UnifiedPolicy(nn.Module):
     """Feed-forward of the reference + foot law + 18 bounded residuals, body pose as a residual on the reference.
 
@@ -120,6 +127,7 @@ class UnifiedPolicy(nn.Module):
         self.register_buffer("obs_mean", torch.zeros(OBS))
         self.register_buffer("obs_std", torch.ones(OBS))
         scale = torch.tensor(([body_scale[0]] * 3 + [body_scale[1]] * 6) * 15)
+        self.body_error_scale = scale.clone()
         for ankle in (LEFT_ANKLE, RIGHT_ANKLE):
             scale[9 * ankle + 3 : 9 * ankle + 9] = 0.0
         self.register_buffer("body_scale", scale)
@@ -133,16 +141,22 @@ class UnifiedPolicy(nn.Module):
         self.register_buffer("feet", torch.tensor([LEFT_ANKLE, RIGHT_ANKLE]))
 
     def fit_normaliser(self, ref_srb: Tensor, ref_full: Tensor) -> None:
-        """Mean and deviation of the reference part; the SRB part is read as an error against the reference."""
+        """Mean and deviation of the reference part; the parts before it are read as errors against the reference."""
         both = torch.cat([ref_srb, ref_full], 1)
         mean, std = both.mean(0), both.std(0).clamp(min=0.03)
-        self.obs_mean.copy_(torch.cat([torch.zeros(SRB), mean[SRB:], mean]))
-        self.obs_std.copy_(torch.cat([self.error_scale, std[SRB:], std]))
+        self.obs_mean.copy_(torch.cat([torch.zeros(SRB + FULL), mean]))
+        self.obs_std.copy_(torch.cat([self.error_scale, self.body_error_scale, std]))
 
     def features(self, obs: Tensor) -> Tensor:
-        """Normalised observation (B, 340); its first 35 numbers are (s_SRB - s_SRB,ref) / scale."""
-        error = obs[:, :SRB] - obs[:, SRB + FULL : 2 * SRB + FULL]
-        x = torch.cat([error, obs[:, SRB:]], dim=1)
+        """Normalised observation (B, 340), an invertible change of variables.
+
+        s_SRB is read as its error against the reference, and s_full in the SRB's own frame against the reference's in
+        its own: what the tilt of the SRB does to the body is in s_SRB already.
+        """
+        ref = Reference(obs)
+        error = ref.srb - ref.ref
+        body = local_body(ref.full, ref.srb[:, 0:1], ref.tilt_t, self.up) - self.reference_body(ref)
+        x = torch.cat([error, body, obs[:, SRB + FULL :]], dim=1)
         return torch.clamp((x - self.obs_mean) / self.obs_std, -5.0, 5.0)
 
     def raw(self, obs: Tensor) -> Tensor:
@@ -182,10 +196,11 @@ class UnifiedPolicy(nn.Module):
 
     def body(self, ref: Reference, raw: Tensor) -> Tensor:
         """Next full-body pose relative to the SRB (B, 135): the reference's, plus the scaled residual."""
-        rows = ref.ref_full.reshape(-1, 15, 3, 3)  # rows: position, first column, second column
-        rise = torch.nn.functional.pad((ref.ref[:, 0:1] * self.up)[:, None], (0, 0, 0, 2))
-        local = (rows - rise[:, None]).reshape(-1, 45, 3) @ ref.ref_tilt_t.transpose(1, 2)
-        return local.reshape(-1, FULL) + raw[:, 30:165] * self.body_scale
+        return self.reference_body(ref) + raw[:, 30:165] * self.body_scale
+
+    def reference_body(self, ref: Reference) -> Tensor:
+        """The reference's next body in the frame of its own SRB (B, 135)."""
+        return local_body(ref.ref_full, ref.ref[:, 0:1], ref.ref_tilt_t, self.up)
 
     def logits(self, ref: Reference, raw: Tensor) -> Tensor:
         """Contact logits (B, 4): the reference's next class as a prior, plus the network's."""

@@ -21,16 +21,16 @@ from tqdm import tqdm
 from engine.ik.mmik import MmikParams
 from engine.motion.library import MotionLibrary
 from engine.params import params_digest
-from engine.players.unified import controller_numbers
 from engine.srb.body import KD_LIN, KP_LIN, W_ANG_XY, W_ANG_Z, W_LIN_XY, W_LIN_Z, SrbParams
 from train.config import ControlParams, CostWeights, SearchParams
 from train.envs.srb_env import Disturbance, SrbEnv
+from train.files import policy_info, read_tuned, write_train_json
 from train.networks import Reference, UnifiedPolicy, save_policy
 from train.tracking import tracking_cost
 
 # Where the search starts, and one standard deviation of each number: foot law K_v, K_t, K_w (forward, sideways), then
 # the logarithms of the QP's square-root weights and of the linear gains.
-START = np.array([0.2, 0.2, 0.0, 0.0, 0.0, 0.0, 0.0, np.log(3.5), 0.0, 0.0, np.log(290.0), np.log(52.0)])
+START = np.array([0.2, 0.2, 0.1, 0.1, 0.0, -0.05, 0.3, np.log(4.0), 0.1, -0.1, np.log(260.0), np.log(150.0)])
 UNIT = np.array([0.06, 0.06, 0.12, 0.12, 0.04, 0.04, 0.25, 0.25, 0.25, 0.25, 0.2, 0.2])
 
 
@@ -107,7 +107,7 @@ def train_no_network(
     began, cpu = time.perf_counter(), time.process_time()
     out.mkdir(parents=True, exist_ok=True)
     torch.set_num_threads(1)
-    disturbance = Disturbance(0.05, 0.05, 0.0, 6, 0.0, (params.friction_min, 1.0))
+    disturbance = Disturbance(0.05, 0.05, friction=(params.friction_min, 1.0))
     env = SrbEnv(
         params.population * params.episodes, library, srb, mmik, "srb", params.frames, disturbance,
         np.random.default_rng(params.seed), params.threads, refine=False,
@@ -148,45 +148,3 @@ def train_no_network(
     info = policy_info("no_network", library, tuned, mmik, "srb", params_digest(params), params.seed, samples)
     save_policy(out / "policy.pt", policy, build, info)
     write_train_json(out, "no_network", params.seed, samples, time.perf_counter() - began, time.process_time() - cpu)
-
-
-def read_tuned(path: Path) -> tuple[list[float], SrbParams]:
-    """Foot law and controller that `train_no_network` found."""
-    data = json.loads(path.read_text())
-    return list(data["foot_law"]), SrbParams(**data["srb"])
-
-
-def policy_info(
-    method: str, library: MotionLibrary, srb: SrbParams, mmik: MmikParams, body_frame: str, digest: str, seed: int,
-    samples: int,
-) -> dict[str, object]:  # fmt: skip
-    """What the export writes into the metadata."""
-    used = sorted({lic for lic, split in zip(library.licence, library.split, strict=True) if split == "train"})
-    rows = np.linspace(0, len(library.contact) - 2, 256).astype(int)
-    ref = np.concatenate([library.ref_srb, library.ref_full], axis=1)
-    samples_obs = np.concatenate([ref[rows], ref[rows + 1]], axis=1).astype(np.float32)
-    return {
-        "method": method,
-        "mass_kg": float(library.mass_kg),
-        "inertia_b": [float(v) for v in library.inertia_b.reshape(-1)],
-        "controller": controller_numbers(srb, mmik),
-        "body_frame": body_frame,
-        "data_licence": "; ".join(used),
-        "params_digest": digest,
-        "seed": seed,
-        "samples": samples,
-        "obs_samples": torch.from_numpy(samples_obs),
-    }
-
-
-def write_train_json(out: Path, method: str, seed: int, samples: int, wall_s: float, cpu_s: float) -> None:
-    """What the training cost on this machine; the report's only source for it."""
-    facts = {
-        "method": method,
-        "seed": seed,
-        "samples": samples,
-        "wall_s": round(wall_s, 1),
-        "cpu_s": round(cpu_s, 1),
-        "samples_per_s": round(samples / max(wall_s, 1e-9), 1),
-    }
-    (out / "train.json").write_text(json.dumps(facts, indent=1) + "\n")

@@ -5,7 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from engine.skeleton import LEFT_ANKLE, PARENTS, RIGHT_ANKLE
 from train.config import CostWeights
+from train.rotation6 import with_third_row
 
 SRB = 35
 
@@ -40,6 +42,32 @@ def observe_srb(state: Tensor, stance: Tensor, inverse_b: Tensor) -> Tensor:
         parts.append(turn(foot).transpose(1, 2).reshape(-1, 9))
     contact = torch.nn.functional.one_hot(stance[:, 0] + 2 * stance[:, 1], 4).to(state.dtype)
     return torch.cat([*parts, contact], dim=1)
+
+
+def observe_body(seen: Tensor, local: Tensor, srb: Tensor, refined: Tensor) -> Tensor:
+    """s_full (B, 135) as it was seen, with the derivatives that it has through the state.
+
+    The played body is carried by the SRB, and its refined legs end at the simulated feet. Without these derivatives a
+    policy that reads its own body feeds its state back along a way that its gradient does not know of.
+
+    Args:
+        seen: The value, a constant. local: Played body in the SRB frame (B, 135); may carry a graph.
+        srb: s_SRB of the new state (B, 35), with its graph. refined: Characters whose legs follow the feet (B,) bool.
+    """
+    tilt_t = with_third_row(srb[:, 1:7].reshape(-1, 2, 3))
+    rows = local.reshape(-1, 15, 3, 3) @ tilt_t[:, None]
+    rise = torch.nn.functional.pad(srb[:, 0:1], (2, 0))
+    parts = [row + torch.nn.functional.pad(rise[:, None], (0, 0, 0, 2)) for row in rows.unbind(1)]
+    for k, ankle in enumerate((LEFT_ANKLE, RIGHT_ANKLE)):
+        foot = srb[:, 13 + 9 * k : 22 + 9 * k].reshape(-1, 3, 3)
+        foot = foot + torch.nn.functional.pad(rise[:, None], (0, 0, 0, 2))
+        knee = int(PARENTS[ankle])
+        middle = 0.5 * (foot[:, 0:1] + parts[int(PARENTS[knee])][:, 0:1])
+        parts[ankle] = torch.where(refined[:, None, None], foot, parts[ankle])
+        bent = torch.cat([middle, parts[knee][:, 1:]], dim=1)
+        parts[knee] = torch.where(refined[:, None, None], bent, parts[knee])
+    body = torch.stack(parts, dim=1).reshape(-1, 135)
+    return seen + (body - body.detach())
 
 
 def tracking_error(srb: Tensor, ref: Tensor, w: CostWeights) -> Tensor:

@@ -21,161 +21,14 @@ from torch import Tensor
 from engine.ik.mmik import MmikParams
 from engine.motion.library import MotionLibrary
 from engine.params import params_digest
-from engine.srb.adjoint import step_vjp
 from train.checkpoint import capture_rng, latest_checkpoint, restore_rng, save_checkpoint
-from train.config import CostWeights, UnifiedParams
+from train.config import UnifiedParams
 from train.envs.srb_env import Disturbance, SrbEnv
+from train.files import policy_info, read_tuned, write_train_json
 from train.log import truncate_log
-from train.networks import Reference, UnifiedNetwork, UnifiedPolicy, save_policy
-from train.no_network import policy_info, read_tuned, write_train_json
-from train.rollout import Evaluation, Progress, append_row, mlp, relative_body
-from train.tracking import observe_srb, tracking_cost
-
-
-class SrbStep(torch.autograd.Function):
-    """One control step of the whole environment; its backward is the engine's adjoint."""
-
-    @staticmethod
-    def forward(
-        ctx: Any, state: Tensor, act12: Tensor, command: Tensor, env: SrbEnv, contact: Any, body: Any
-    ) -> Tensor:
-        batch = env.characters.batch
-        a, c = act12.detach().numpy(), command.detach().numpy()
-        env.characters.apply(a, c, contact, body, env.pushes())
-        new = batch.state.copy()
-        ctx.saved = batch, new, batch.stance.copy(), batch.tape.copy(), a, c
-        return torch.from_numpy(new)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> Any:  # type: ignore[override]
-        batch, new, stance, tape, a, c = ctx.saved
-        g_state, g_act, g_command = step_vjp(batch, new, stance, tape, a, c, grad.numpy())
-        return torch.from_numpy(g_state), torch.from_numpy(g_act), torch.from_numpy(g_command), None, None, None
-
-
-class Window:
-    """What one window of simulation leaves for the critic, and its actor loss."""
-
-    def __init__(self) -> None:
-        self.obs: list[Tensor] = []
-        self.next_obs: list[Tensor] = []
-        self.cost: list[Tensor] = []
-        self.fell: list[Tensor] = []
-        self.over: list[Tensor] = []
-        self.actor = torch.zeros(())
-        self.supervised = torch.zeros(())
-        self.mean_cost = 0.0
-
-
-def roll_window(
-    env: SrbEnv, policy: UnifiedPolicy, target: torch.nn.Module, p: UnifiedParams, inverse_b: Tensor, previous: Tensor
-) -> tuple[Window, Tensor]:
-    """Simulate ``p.horizon`` steps with gradients.
-
-    Args:
-        env: The environment, continued from where it stands.
-        target: The slowly moving critic, on normalised observations.
-        previous: Raw residual of the last step, (n, 18).
-
-    Returns:
-        The window, with losses that still carry their graph, and the last raw residual (detached).
-    """
-    chars, out = env.characters, Window()
-    state = torch.from_numpy(chars.batch.state.copy())
-    discount = torch.ones(env.n)
-    # Half of the characters play the reference's body, refined, and give the body head its targets. The others run
-    # closed loop as a player does, a quarter of all with and a quarter without the refinement.
-    group = torch.arange(env.n) % 4
-    teacher, unrefined = group < 2, np.flatnonzero((group == 3).numpy())
-    lag = torch.zeros(env.n, 2, 3)
-    swinging = torch.zeros(env.n, 2, dtype=torch.bool)
-    obs_np = chars.observe().copy()
-    for t in range(p.horizon):
-        srb = observe_srb(state, torch.from_numpy(chars.batch.stance.copy()), inverse_b).float()
-        obs = torch.cat([srb, torch.from_numpy(obs_np[:, 35:])], dim=1)
-        ref = Reference(obs)
-        raw = policy.raw(obs)
-        act12, command, _ = policy.targets(ref, raw)
-        body, logits = policy.body(ref, raw), policy.logits(ref, raw)
-        live = raw[:, policy.live]
-        played = torch.where(teacher[:, None], policy.body(ref, torch.zeros_like(raw)), body).detach()
-        contact = logits.argmax(1).numpy()
-        state = SrbStep.apply(state, act12.double(), command.double(), env, contact, played.numpy())
-        wanted = relative_body(chars.body_pos_w, chars.body_quat_w, chars.batch.state)
-        chars.body_pos_w[unrefined] = chars.composed_pos_w[unrefined]
-        chars.body_quat_w[unrefined] = chars.composed_quat_w[unrefined]
-        fell_np, over_np = env.ends()
-        fell, over = torch.from_numpy(fell_np), torch.from_numpy(over_np)
-
-        reference = torch.from_numpy(chars.ref_rows[chars.frame, :35])
-        new_srb = observe_srb(state, torch.from_numpy(chars.batch.stance.copy()), inverse_b).float()
-        change = torch.where(torch.from_numpy(env.age > 1)[:, None], live - previous, torch.zeros_like(live))
-        cost = tracking_cost(new_srb, reference, p.cost) + p.cost.w_effort * (live**2).mean(1)
-        cost = cost + p.cost.w_rate * (change**2).mean(1) + p.cost.fall * fell
-        swing_cost, lag, swinging = swing_smoothness(new_srb, reference, chars.batch.stance, lag, swinging, p.cost)
-        cost = cost + swing_cost
-        cost = torch.where(torch.isfinite(cost), cost, torch.full_like(cost, p.cost.fall).detach())
-        previous = live
-        usable = teacher & ~fell
-        body_loss = (((body - wanted) ** 2).mean(1) * usable).sum() / usable.sum().clamp(min=1)
-        class_loss = torch.nn.functional.cross_entropy(logits, obs[:, 201:205].argmax(1))
-        out.supervised = out.supervised + (p.loss.w_b * body_loss + p.loss.w_cs * class_loss) / p.horizon
-
-        next_np = chars.observe().copy()
-        next_obs = torch.cat([new_srb, torch.from_numpy(next_np[:, 35:])], dim=1)
-        last = t == p.horizon - 1
-        beyond = over | (torch.tensor(last) & ~fell)
-        out.actor = out.actor + (discount * cost).sum() / (env.n * p.horizon)
-        if bool(beyond.any()):
-            value = target(policy.features(next_obs))[:, 0]
-            out.actor = out.actor + (p.gamma * discount * value * beyond).sum() / (env.n * p.horizon)
-        out.obs.append(obs.detach())
-        out.next_obs.append(next_obs.detach())
-        out.cost.append(cost.detach())
-        out.fell.append(fell)
-        out.over.append(over)
-        out.mean_cost += float(cost.detach().mean()) / p.horizon
-
-        done = fell_np | over_np
-        discount = torch.where(torch.from_numpy(done), torch.ones(()), p.gamma * discount)
-        obs_np = next_np
-        if done.any():
-            env.restart(np.flatnonzero(done))
-            swinging = swinging & ~torch.from_numpy(done)[:, None]
-            obs_np = chars.observe().copy()
-            state = torch.where(torch.from_numpy(done)[:, None], torch.from_numpy(chars.batch.state.copy()), state)
-    return out, previous.detach()
-
-
-def swing_smoothness(
-    srb: Tensor, ref: Tensor, stance: np.ndarray, lag: Tensor, swinging: Tensor, w: CostWeights
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Cost (B,) of a swing foot that moves unlike the reference's: squared change of its error over a step.
-
-    Args:
-        srb: s_SRB (B, 35). ref: The reference's. stance: (B, 2) after the step.
-        lag: Foot errors of the step before (B, 2, 3). swinging: Feet that were in swing then (B, 2).
-
-    Returns:
-        The cost, this step's foot errors and swing flags.
-    """
-    rows = torch.stack([srb[:, 13:16] - ref[:, 13:16], srb[:, 22:25] - ref[:, 22:25]], dim=1)
-    now = torch.from_numpy(stance == 0)
-    change = ((rows - lag) ** 2).sum(2) / w.swing_m**2
-    x = (change * (now & swinging)).sum(1)
-    return w.w_swing * x / (1.0 + w.saturation * x), rows, now
-
-
-def td_targets(w: Window, values_next: Tensor, gamma: float, lam: float) -> Tensor:
-    """TD(lambda) cost-to-go (horizon, n); a fall ends it, the end of an episode continues with the value."""
-    horizon = len(w.cost)
-    out, carry = torch.zeros_like(values_next), values_next[-1]
-    for t in range(horizon - 1, -1, -1):
-        mixed = (1 - lam) * values_next[t] + lam * carry
-        ahead = torch.where(w.over[t] | torch.tensor(t == horizon - 1), values_next[t], mixed)
-        carry = w.cost[t] + gamma * torch.where(w.fell[t], torch.zeros_like(ahead), ahead)
-        out[t] = carry
-    return out
+from train.networks import UnifiedNetwork, UnifiedPolicy, save_policy
+from train.rollout import Evaluation, Progress, append_row, mlp
+from train.window import Window, roll_window, td_targets
 
 
 def train_unified(
@@ -191,11 +44,11 @@ def train_unified(
     torch.manual_seed(int(net_seed.generate_state(1)[0]))
     noise = Disturbance(
         p.velocity_noise_m_s, p.rotation_noise_rad, p.push_rate, p.push_frames, p.push_max_n,
-        (p.friction_range[0], p.friction_range[1]),
+        (p.friction_min, p.friction_max), (p.mass_min, p.mass_max), p.calm_share, p.path_share,
     )  # fmt: skip
     rng = np.random.default_rng(env_seed)
     env = SrbEnv(p.envs, library, srb, mmik, "srb", p.episode_frames, noise, rng, p.threads)
-    calm = Disturbance(0.0, 0.0, 0.0, 1, 0.0, (1.0, 1.0))
+    calm = Disturbance(0.0, 0.0)
     check = Evaluation(
         SrbEnv(
             p.eval_episodes, library, srb, mmik, "srb", p.eval_frames, calm, np.random.default_rng(eval_seed), p.threads

@@ -25,9 +25,9 @@ from train.checkpoint import capture_rng, latest_checkpoint, restore_rng, save_c
 from train.config import PaperParams
 from train.envs.paper_reward import RewardHistory, paper_reward
 from train.envs.srb_env import Disturbance, SrbEnv
+from train.files import policy_info, write_train_json
 from train.log import truncate_log
 from train.networks import ACTION, PaperPolicy, UnifiedNetwork, save_policy
-from train.no_network import policy_info, write_train_json
 from train.ppo import Batch, advantages, update
 from train.rollout import Evaluation, Progress, append_row, mlp
 
@@ -133,9 +133,9 @@ def train_unified_paper(p: PaperParams, srb: SrbParams, mmik: MmikParams, librar
     env_seed, eval_seed, net_seed = np.random.SeedSequence(p.seed).spawn(3)
     torch.manual_seed(int(net_seed.generate_state(1)[0]))
     rng = np.random.default_rng(env_seed)
-    noise = Disturbance(p.velocity_noise_m_s, p.rotation_noise_rad, 0.0, 1, 0.0, (1.0, 1.0))
+    noise = Disturbance(p.velocity_noise_m_s, p.rotation_noise_rad)
     env = SrbEnv(p.envs, library, srb, mmik, "proj", p.episode_frames, noise, rng, p.threads, refine=False)
-    calm = Disturbance(0.0, 0.0, 0.0, 1, 0.0, (1.0, 1.0))
+    calm = Disturbance(0.0, 0.0)
     check = Evaluation(
         SrbEnv(p.eval_episodes, library, srb, mmik, "proj", p.eval_frames, calm, np.random.default_rng(eval_seed),
                p.threads, refine=False),

@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import tempfile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 from engine.ik.mmik import MmikParams
 from engine.motion.library import MotionLibrary
 from engine.overrides import override
 from engine.params import read_section
 from engine.srb.body import SrbParams
+from train.config import UnifiedParams
 from train.envs.srb_env import Disturbance, SrbEnv
+from train.networks import UnifiedNetwork, UnifiedPolicy
 from train.no_network import START, tuned_params
 
 REPO = Path(__file__).resolve().parents[2]
 LIBRARY = REPO / "data" / "library.npz"
-CALM = Disturbance(0.0, 0.0, 0.0, 1, 0.0, (1.0, 1.0))
+CALM = Disturbance(0.0, 0.0)
 WINDOWS = 4
 
 # Four kinds of motion, so four characters; episodes shorter than a window, so that restarts happen inside it.
@@ -68,3 +72,16 @@ def small_env(library: MotionLibrary, n: int, episode_frames: int = 64, seed: in
     srb, mmik = read_section(path, "srb", SrbParams), read_section(path, "mmik", MmikParams)
     rng = np.random.default_rng(seed)
     return SrbEnv(n, library, srb, mmik, "srb", episode_frames, CALM, rng, 1, refine=refine)
+
+
+def small_params() -> UnifiedParams:
+    """Section ``train.unified`` of the smallest trainings."""
+    with tempfile.TemporaryDirectory() as folder:
+        override(REPO / "params.yaml", SMALL, Path(folder) / "params.yaml")
+        return read_section(Path(folder) / "params.yaml", "train.unified", UnifiedParams)
+
+
+def small_policy(p: UnifiedParams) -> UnifiedPolicy:
+    """An untrained policy of ``p``."""
+    torch.manual_seed(0)
+    return UnifiedPolicy(UnifiedNetwork(**dataclasses.asdict(p.network)), [0.2] * 6, **dataclasses.asdict(p.control))

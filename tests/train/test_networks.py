@@ -142,6 +142,33 @@ def test_the_normaliser_of_the_state_part_is_its_error_against_the_reference(lib
     assert features[:, 1:35].abs().max() == 0.0
 
 
+def test_a_tilt_of_the_body_with_its_srb_does_not_show_in_the_body_part_of_the_features(library: MotionLibrary) -> None:
+    """s_full tells of the limbs; the tilt and height that it shares with the SRB stand in the SRB part alone."""
+    policy = UnifiedPolicy(None, **CONTROL)
+    policy.fit_normaliser(torch.from_numpy(library.ref_srb).float(), torch.from_numpy(library.ref_full).float())
+    obs = observations(library, np.arange(8))
+    obs[:, :170] = obs[:, 170:]
+    torch.testing.assert_close(policy.features(obs)[:, :170], torch.zeros(8, 170), rtol=0, atol=2e-4)
+    pitch = 0.2  # about y, so that the heading stays
+    turn = torch.tensor([[np.cos(pitch), 0, -np.sin(pitch)], [0, 1, 0], [np.sin(pitch), 0, np.cos(pitch)]]).float()
+    tilted, height = obs.clone(), obs[:, 0].clone()
+    tilted[:, 0] += 0.03
+    columns = tilted[:, 1:7].reshape(-1, 2, 3) @ turn
+    heading = torch.atan2(columns[:, 0, 1], columns[:, 0, 0])[:, None, None]
+    one, zero = torch.ones_like(heading), torch.zeros_like(heading)
+    c, s = torch.cos(heading), torch.sin(heading)
+    level = torch.cat([torch.cat(r, 2) for r in ([c, -s, zero], [s, c, zero], [zero, zero, one])], 1)
+    tilted[:, 1:7] = (columns @ level).reshape(-1, 6)
+    rows = tilted[:, 35:170].reshape(-1, 15, 3, 3).clone()
+    rows[:, :, 0, 2] -= height[:, None]
+    rows = rows @ turn @ level[:, None]
+    rows[:, :, 0, 2] += height[:, None] + 0.03
+    tilted[:, 35:170] = rows.reshape(-1, 135)
+    features = policy.features(tilted)
+    assert features[:, 1:7].abs().amax(1).min() > 0.5
+    torch.testing.assert_close(features[:, 35:170], torch.zeros(8, 135), rtol=0, atol=2e-4)
+
+
 def test_the_paper_s_policy_starts_at_the_mean_pose_and_scales_the_feet(library: MotionLibrary) -> None:
     torch.manual_seed(0)
     policy = PaperPolicy(UnifiedNetwork(**SHAPE), foot_residual_scale=0.1)

@@ -16,8 +16,9 @@ from engine.params import read_section
 from engine.srb.body import SrbParams
 from tests.train.small_runs import REPO, small_env
 from train.config import ControlParams, CostWeights, SearchParams
+from train.files import read_tuned
 from train.networks import UnifiedPolicy, load_policy_module
-from train.no_network import START, UNIT, read_tuned, search_cost, train_no_network, tuned_params
+from train.no_network import START, UNIT, search_cost, train_no_network, tuned_params
 
 PARAMS = REPO / "params.yaml"
 SMALL = {"generations": 2, "population": 4, "episodes": 4, "frames": 14, "threads": 1}

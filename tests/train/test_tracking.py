@@ -7,11 +7,12 @@ import pytest
 import torch
 
 from engine.motion.library import MotionLibrary
-from tests.train.small_runs import small_env
+from tests.train.small_runs import small_env, small_params, small_policy
 from train.config import CostWeights
 from train.networks import Reference, UnifiedPolicy
-from train.tracking import observe_srb, tracking_cost, tracking_error
-from train.unified import SrbStep, Window, swing_smoothness, td_targets
+from train.rollout import mlp
+from train.tracking import observe_body, observe_srb, tracking_cost, tracking_error
+from train.window import SrbStep, Window, roll_window, swing_smoothness, td_targets
 
 WEIGHTS = CostWeights(
     height_m=0.04,
@@ -146,3 +147,71 @@ def test_gradient_of_a_two_step_rollout_equals_central_differences(library: Moti
     relative = np.array(errors) / (np.array(sizes) + 1e-3)
     assert np.median(relative) < 1e-5
     assert np.mean(relative < 1e-3) > 0.95  # a difference across a change of active contacts has no derivative
+
+
+def test_the_derivative_of_the_observed_body_is_that_of_the_engines_observation(library: MotionLibrary) -> None:
+    """One step with a constant predicted body, not refined; s_full of the engine in single precision against it."""
+    n = 12
+    env = small_env(library, n)
+    start = {key: value.copy() for key, value in env.arrays().items()}
+    chars, rng = env.characters, np.random.default_rng(2)
+    with torch.no_grad():
+        policy = UnifiedPolicy(None, **CONTROL)
+        ref = Reference(torch.from_numpy(chars.observe().copy()))
+        act12, command, _ = policy.targets(ref, torch.zeros(n, 169))
+        body = policy.body(ref, torch.zeros(n, 169))
+    contact = library.contact[chars.frame + 1]
+    inverse_b = torch.from_numpy(np.linalg.inv(library.inertia_b))
+    weight = torch.from_numpy(rng.normal(size=(n, 135)))
+
+    def observed(a: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        env.restore(start)
+        state = SrbStep.apply(
+            torch.from_numpy(chars.batch.state.copy()), a, command.double(), env, contact, body.numpy()
+        )
+        srb = observe_srb(state, torch.from_numpy(chars.batch.stance.copy()), inverse_b)
+        return srb, torch.from_numpy(chars.observe()[:, 35:170].astype(np.float64))
+
+    a = act12.double().requires_grad_(True)
+    srb, seen = observed(a)
+    full = observe_body(seen, body.double(), srb, torch.zeros(n, dtype=torch.bool))
+    np.testing.assert_array_equal(full.detach().numpy(), seen.numpy())
+    (full * weight).sum().backward()
+    assert a.grad is not None
+    h, errors, sizes = 3e-3, [], []
+    for _ in range(6):
+        d = torch.from_numpy(rng.normal(size=(n, 12)))
+        with torch.no_grad():
+            plus, minus = observed(act12.double() + h * d)[1], observed(act12.double() - h * d)[1]
+        change = ((plus - minus) * weight).sum(1) / (2 * h)
+        errors.append(((a.grad * d).sum(1) - change).abs().numpy())
+        sizes.append(change.abs().numpy())
+    assert np.median(sizes) > 1e-2
+    assert np.median(np.array(errors) / (np.array(sizes) + 1e-2)) < 0.02
+
+
+def test_refined_legs_follow_the_feet() -> None:
+    srb = torch.zeros(2, 35)
+    srb[:, 0], srb[:, 1], srb[:, 5] = 0.9, 1.0, 1.0
+    srb.requires_grad_(True)
+    full = observe_body(torch.zeros(2, 135), torch.zeros(2, 135), srb, torch.tensor([True, False]))
+    left_ankle, left_knee = 14, 13
+    (full[:, 9 * left_ankle + 1] + full[:, 9 * left_knee + 2]).sum().backward()
+    assert srb.grad is not None
+    np.testing.assert_allclose(srb.grad[:, 14].numpy(), [1.0, 0.0])  # sideways: the ankle is where the foot is
+    np.testing.assert_allclose(srb.grad[:, 15].numpy(), [0.5, 0.0])  # the knee half as high as the foot
+    np.testing.assert_allclose(srb.grad[:, 0].numpy(), [1.0, 1.0])  # and as the body rises, all rises
+
+
+def test_the_supervised_losses_do_not_pull_at_the_simulation(library: MotionLibrary) -> None:
+    env, p = small_env(library, 8, refine=True), small_params()
+    policy = small_policy(p)
+    critic = mlp([340, 8, 1])
+    inverse_b = torch.from_numpy(np.linalg.inv(library.inertia_b))
+    window, _ = roll_window(env, policy, critic, p, inverse_b, torch.zeros(8, 18))
+    decoder = policy.network.decoder.bias if policy.network else None
+    (gradient,) = torch.autograd.grad(window.supervised, [decoder])
+    by_output = gradient.reshape(-1, 169).abs().sum(0)
+    assert by_output[:30].max() == 0.0  # targets and feet
+    assert by_output[30:165].max() > 0.0
+    assert by_output[165:].max() > 0.0

@@ -12,27 +12,33 @@ from engine.ik.mmik import MmikParams
 from engine.motion.library import MotionLibrary
 from engine.players.unified import PlayerOptions, SrbCharacters
 from engine.rotation import exp_so3
-from engine.srb.body import STATE, SrbParams
+from engine.srb.body import MASS_SCALE, STATE, SrbParams
 
 Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class Disturbance:
-    """What an episode meets, all drawn at random: start noise, pushes, friction.
+    """What an episode meets, all drawn at random: start noise, pushes, friction, mass, a path to follow.
 
     Attributes:
         velocity_m_s: Start noise, uniform in +-this. rotation_rad: Start tilt about a random axis.
         push_rate: Chance of a push to begin in a frame. push_frames: How long it lasts. push_max_n: Largest force [N].
         friction: Smallest and largest factor on the controller's friction, one draw an episode.
+        mass: Smallest and largest factor on the controller's mass and inertia, one draw an episode.
+        calm_share: Share of episodes without pushes, on the controller's own friction and mass.
+        path_share: Share of episodes that follow the world path of the clip.
     """
 
     velocity_m_s: float
     rotation_rad: float
-    push_rate: float
-    push_frames: int
-    push_max_n: float
-    friction: tuple[float, float]
+    push_rate: float = 0.0
+    push_frames: int = 1
+    push_max_n: float = 0.0
+    friction: tuple[float, float] = (1.0, 1.0)
+    mass: tuple[float, float] = (1.0, 1.0)
+    calm_share: float = 0.0
+    path_share: float = 0.0
 
 
 class SrbEnv:
@@ -71,6 +77,7 @@ class SrbEnv:
         self.kind = np.arange(n) % len(self.clips_of_kind)
         self.push_left = np.zeros(n, np.int64)
         self.push_w = np.zeros((n, 3))
+        self.calm = np.zeros(n, bool)
         self.restart(np.arange(n))
 
     def restart(self, idx: NDArray[np.int64]) -> None:
@@ -95,14 +102,18 @@ class SrbEnv:
         turn = exp_so3(axis * rng.uniform(-d.rotation_rad, d.rotation_rad, (len(idx), 1)))
         rot = turn @ state[idx, 3:12].reshape(-1, 3, 3)
         state[idx, 3:12] = rot.reshape(-1, 9)
-        self.characters.batch.mu_scale[idx] = rng.uniform(*d.friction, len(idx))
+        self.calm[idx] = rng.random(len(idx)) < d.calm_share
+        self.characters.follows_path[idx] = rng.random(len(idx)) < d.path_share
+        friction, mass = rng.uniform(*d.friction, len(idx)), rng.uniform(*d.mass, len(idx))
+        self.characters.batch.mu_scale[idx] = np.where(self.calm[idx], 1.0, friction)
+        self.characters.batch.ctrl[idx, MASS_SCALE] = np.where(self.calm[idx], 1.0, mass)
         self.age[idx] = 0
         self.push_left[idx] = 0
 
     def pushes(self) -> Array:
         """External force of this frame (n, 3) [N], world, horizontal."""
         rng, d = self.rng, self.disturbance
-        begin = (rng.random(self.n) < d.push_rate) & (self.push_left == 0)
+        begin = (rng.random(self.n) < d.push_rate) & (self.push_left == 0) & ~self.calm
         angle, size = rng.uniform(-np.pi, np.pi, self.n), rng.uniform(0, d.push_max_n, self.n)
         self.push_w[begin] = np.stack([size * np.cos(angle), size * np.sin(angle), 0 * size], axis=1)[begin]
         self.push_left[begin] = d.push_frames
@@ -123,6 +134,7 @@ class SrbEnv:
         c, b = self.characters, self.characters.batch
         found: dict[str, NDArray[np.generic]] = {
             "state": b.state, "stance": b.stance, "lift": b.lift, "warm": b.warm, "mu_scale": b.mu_scale,
+            "mass_scale": b.ctrl[:, MASS_SCALE], "calm": self.calm, "follows_path": c.follows_path,
             "frame": c.frame, "last": c.last, "body_pos_w": c.body_pos_w, "body_quat_w": c.body_quat_w,
             "alive": c.alive, "age": self.age, "push_left": self.push_left, "push_w": self.push_w,
         }  # fmt: skip
