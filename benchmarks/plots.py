@@ -179,7 +179,7 @@ def foot_traces(title: str, marker_pos_w: np.ndarray, ref_marker_pos_w: np.ndarr
             axes[2].plot(*ref_marker_pos_w[:, foot, 0, :2].T, color="0.6", lw=0.8)
         axes[0].set(xlabel="time [s]", ylabel="height [cm]", title=title)
         axes[1].set(xlabel="time [s]", ylabel="heel, way a frame [cm]", title="speed of the heels")
-        axes[2].set(xlabel="x [m]", ylabel="y [m]", title="ground track of the heels (grey: reference)")
+        axes[2].set(xlabel="x [m]", ylabel="y [m]", title="heels on the ground (grey: clip)")
         axes[0].legend(ncols=2)
         return _svg(figure)
 

@@ -209,8 +209,8 @@ def test_the_supervised_losses_do_not_pull_at_the_simulation(library: MotionLibr
     critic = mlp([340, 8, 1])
     inverse_b = torch.from_numpy(np.linalg.inv(library.inertia_b))
     window, _ = roll_window(env, policy, critic, p, inverse_b, torch.zeros(8, 18))
-    decoder = policy.network.decoder.bias if policy.network else None
-    (gradient,) = torch.autograd.grad(window.supervised, [decoder])
+    assert policy.network is not None
+    (gradient,) = torch.autograd.grad(window.supervised, policy.network.decoder.bias)
     by_output = gradient.reshape(-1, 169).abs().sum(0)
     assert by_output[:30].max() == 0.0  # targets and feet
     assert by_output[30:165].max() > 0.0

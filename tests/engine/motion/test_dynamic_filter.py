@@ -150,8 +150,8 @@ def test_the_filtered_path_is_the_minimum_of_the_stated_problem() -> None:
     y, stands = _jerked_sway()
     n, edge = len(y), 0.1 + FILTER.support_width_m
     w2 = GRAVITY / HEIGHT_M
-    second = sp.diags([1.0, -2.0, 1.0], [0, 1, 2], shape=(n - 2, n)) * FPS**2
-    middle = sp.diags([1.0], [1], shape=(n - 2, n))
+    middle = sp.eye(n - 2, n, k=1)
+    second = (sp.eye(n - 2, n) - 2 * middle + sp.eye(n - 2, n, k=2)) * FPS**2
     rows = sp.vstack([
         sp.hstack([sp.eye(n) / FILTER.path_m, sp.csc_matrix((n, n - 2))]),
         sp.hstack([(second - w2 * middle), w2 * sp.eye(n - 2)]) / FILTER.path_stance_m_s2,
