@@ -49,8 +49,9 @@ def test_equal_candidates_cost_the_same(library: MotionLibrary, search: SearchPa
 
 def test_a_point_of_the_search_is_the_controller_it_stands_for() -> None:
     srb = read_section(PARAMS, "srb", SrbParams)
-    law, tuned = tuned_params(START, srb)
-    assert law == [0.2, 0.2, 0.0, 0.0, 0.0, 0.0]
+    point = np.array([0.2, 0.21, 0.1, -0.1, 0.02, -0.05, 0.0, np.log(3.5), 0.0, 0.0, np.log(290.0), np.log(52.0)])
+    law, tuned = tuned_params(point, srb)
+    assert law == [0.2, 0.21, 0.1, -0.1, 0.02, -0.05]
     assert tuned.kp_linear == pytest.approx(290.0)
     assert tuned.kd_linear == pytest.approx(52.0)
     assert tuned.weight_linear_z == pytest.approx(3.5)
