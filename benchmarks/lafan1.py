@@ -105,9 +105,12 @@ def prepare(params: Path, changes: Path, data: Path, work: Path) -> dict[str, st
 
 
 def copy_numbers(results: Path, out: Path) -> list[str]:
-    """Copy the tables of numbers (never poses, pictures or policies); returns their names."""
+    """Copy the tables of numbers (never poses, pictures or policies) that hold any; returns their names.
+
+    Times are not measured here, so the tables of times have a header only.
+    """
     out.mkdir(parents=True, exist_ok=True)
-    names = sorted(p.name for p in results.iterdir() if p.suffix in NUMBERS)
+    names = sorted(p.name for p in results.iterdir() if p.suffix in NUMBERS and len(p.read_text().split("\n")) > 2)
     for name in names:
         shutil.copyfile(results / name, out / name)
     return names

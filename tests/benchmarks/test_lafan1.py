@@ -51,10 +51,11 @@ def test_interrupted_run_goes_on_and_only_numbers_leave(tmp_path, monkeypatch, c
         if program == "export" and ran.count("export") == 1:
             return subprocess.CompletedProcess(command, 1)
         target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text("1\n")
+        target.write_text("method\nunified\n")
         if program == "benchmarks.report":
             for name in ("summary.json", "report.html", "report.md"):
-                (work / "results" / name).write_text("{}")
+                (work / "results" / name).write_text('{\n "unified": 1\n}\n')
+            (work / "results" / "table3_runtime.csv").write_text("row,fps\n")  # nothing was timed
         return subprocess.CompletedProcess(command, 0)
 
     monkeypatch.setattr(subprocess, "run", run)
