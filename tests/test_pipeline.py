@@ -24,7 +24,7 @@ from engine.overrides import override, read_overrides
 from engine.params import read_section
 from engine.srb.body import SrbParams
 from export.__main__ import ExportParams
-from train.config import ControlParams, CostWeights, PaperParams, SearchParams, UnifiedParams
+from train.config import ControlParams, CostWeights, DeepMimicParams, PaperParams, SearchParams, UnifiedParams
 
 REPO = Path(__file__).resolve().parents[1]
 PACKAGES = ("engine", "train", "export", "benchmarks")
@@ -51,6 +51,7 @@ SECTIONS: dict[str, type[Any]] = {
     "train.no_network": SearchParams,
     "train.unified": UnifiedParams,
     "train.unified_paper": PaperParams,
+    "train.deepmimic": DeepMimicParams,
     "export": ExportParams,
     "evaluate": EvaluateParams,
     "robustness": RobustnessParams,

@@ -13,9 +13,9 @@ from engine.ik.mmik import MmikParams
 from engine.motion.library import MotionLibrary
 from engine.params import read_section
 from engine.srb.body import SrbParams
-from train.config import ControlParams, CostWeights, PaperParams, SearchParams, UnifiedParams
+from train.config import ControlParams, CostWeights, DeepMimicParams, PaperParams, SearchParams, UnifiedParams
 
-METHODS = ("no_network", "unified", "unified_paper")
+METHODS = ("no_network", "unified", "unified_paper", "deepmimic")
 
 
 def main(argv: list[str]) -> None:
@@ -31,11 +31,18 @@ def main(argv: list[str]) -> None:
     parser.add_argument(
         "--tuned", default="models/no_network/tuned.json", help="foot law and gains that `unified` builds on"
     )
-    parser.add_argument("--seed", type=int, default=0, help="seed of `unified`")
+    parser.add_argument("--seed", type=int, default=0, help="seed of `unified` and `deepmimic`")
+    parser.add_argument("--clip", default="walk", help="clip of the library that `deepmimic` imitates")
     parser.add_argument(
         "--out", type=Path, required=True, help="folder of policy.pt, curve.csv, train.json, checkpoints/"
     )
     args = parser.parse_args(argv)
+    if args.method == "deepmimic":
+        from train.deepmimic import train_deepmimic
+
+        imitation = read_section(args.params, "train.deepmimic", DeepMimicParams)
+        train_deepmimic(imitation, MotionLibrary.load(args.library), args.clip, args.seed, args.out)
+        return
     srb = read_section(args.params, "srb", SrbParams)
     mmik = read_section(args.params, "mmik", MmikParams)
     library = MotionLibrary.load(args.library)

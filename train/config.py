@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Literal
 
 from engine.params import NonNegative, NotAllZero, NotEmpty, Positive, Range, Seed
 
@@ -172,3 +172,86 @@ class PaperParams:
     loss: LossWeights
     reward: Annotated[PaperReward, NotAllZero()]
     ppo: PpoParams
+
+
+@dataclass(frozen=True)
+class TermWeights:
+    """Weights of DeepMimic's imitation terms under its symbols (w_r: the official version's root term).
+
+    Attributes:
+        w_p: Pose. w_v: Velocity. w_e: End effectors. w_r: Root. w_c: Centre of mass.
+    """
+
+    w_p: NonNegative
+    w_v: NonNegative
+    w_e: NonNegative
+    w_r: NonNegative
+    w_c: NonNegative
+
+
+@dataclass(frozen=True)
+class GoalParams:
+    """DeepMimic's target heading: speed wanted along a direction that changes every ``frames``."""
+
+    speed_m_s: NonNegative
+    turn_rad: NonNegative
+    frames: Count
+
+
+@dataclass(frozen=True)
+class ImitationRewardParams:
+    """Which of the two versions, the weights of each, and w^I and w^G."""
+
+    version: Literal["paper", "official"]
+    paper: Annotated[TermWeights, NotAllZero()]
+    official: Annotated[TermWeights, NotAllZero()]
+    w_i: NonNegative
+    w_g: NonNegative
+    goal: GoalParams
+
+
+@dataclass(frozen=True)
+class AdaptivePpoParams:
+    """Clipped PPO with an own optimiser for the critic and a learning rate that keeps the KL divergence."""
+
+    steps: Count
+    batch: Count
+    epochs: Count
+    gamma: Annotated[float, Range(gt=0, lt=1)]
+    lambda_: Unit
+    clip: Positive
+    lr_start: Positive
+    lr_min: Positive
+    lr_max: Positive
+    kl_target: Positive
+    critic_lr: Positive
+    clip_norm: Positive
+    critic_hidden: Annotated[list[int], NotEmpty(), Range(ge=1)]
+
+
+@dataclass(frozen=True)
+class DeepMimicParams:
+    """Section ``train.deepmimic``."""
+
+    samples: Count
+    envs: Count
+    episode_frames: Count
+    rsi: bool
+    early_termination: bool
+    fall_bodies: list[str]
+    pose_limit_m: Positive
+    mirroring: bool
+    targets: Literal["residual", "absolute"]
+    lead_s: NonNegative
+    scale_rad: Positive
+    limit: Positive
+    normaliser_samples: Count
+    hidden: Annotated[list[int], NotEmpty(), Range(ge=1)]
+    eval_episodes: Count
+    eval_frames: Count
+    eval_pose_limit_m: Positive
+    eval_every: Count
+    checkpoint_every: Count
+    threads: Count
+    reward: ImitationRewardParams
+    ppo: AdaptivePpoParams

@@ -1,0 +1,111 @@
+"""World positions, rotations and velocities of the 15 bodies from MuJoCo's generalised coordinates, many characters.
+
+MuJoCo's conventions: the free joint's linear velocity is in world axes, its angular velocity and those of ball joints
+are in the axes of the moving body; a hinge's is about its own axis. The model's joints must stand in the order of
+`engine.skeleton.BODY_NAMES` (`joints_in_order` checks it by name), as ``engine/assets/humanoid.xml`` has them.
+"""
+
+from __future__ import annotations
+
+import mujoco
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from engine.skeleton import BODY_NAMES, COM_OFFSETS, JOINT_TYPES, MASSES, OFFSETS, PARENTS, TOTAL_MASS
+
+Array = NDArray[np.float64]
+N_JOINT_DOF = 28
+"""Rotational degrees of freedom below the root: three a ball joint, one a hinge, in the order of the bodies."""
+_KIND = np.array([{"free": 0, "ball": 1, "hinge": 2, "fixed": 3}[kind] for kind in JOINT_TYPES])
+_WIDTH = {"free": (7, 6), "ball": (4, 3), "hinge": (1, 1), "fixed": (0, 0)}
+_QPOS = np.concatenate([[0], np.cumsum([_WIDTH[kind][0] for kind in JOINT_TYPES])[:-1]])
+_QVEL = np.concatenate([[0], np.cumsum([_WIDTH[kind][1] for kind in JOINT_TYPES])[:-1]])
+_OFFSETS, _PARENTS, _COM, _SHARE = OFFSETS, PARENTS, COM_OFFSETS, MASSES / TOTAL_MASS
+
+
+def joints_in_order(model: mujoco.MjModel) -> bool:
+    """Whether every joint of the model has the addresses that `body_states_into` reads."""
+    named = [(i, name) for i, name in enumerate(BODY_NAMES) if JOINT_TYPES[i] != "fixed"]
+    return all(
+        model.joint(name).qposadr[0] == _QPOS[i] and model.joint(name).dofadr[0] == _QVEL[i] for i, name in named
+    )
+
+
+def joint_slices() -> list[tuple[int, slice]]:
+    """Body and its run of the 28 joint coordinates, for every body with a ball joint or a hinge."""
+    return [
+        (i, slice(int(_QVEL[i]) - 6, int(_QVEL[i]) - 6 + _WIDTH[kind][1]))
+        for i, kind in enumerate(JOINT_TYPES)
+        if kind in ("ball", "hinge")
+    ]
+
+
+@njit(cache=True, error_model="numpy", inline="always")
+def _rotated(q, x, y, z):
+    w, a, b, c = q[0], q[1], q[2], q[3]
+    tx, ty, tz = 2.0 * (b * z - c * y), 2.0 * (c * x - a * z), 2.0 * (a * y - b * x)
+    return x + w * tx + b * tz - c * ty, y + w * ty + c * tx - a * tz, z + w * tz + a * ty - b * tx
+
+
+@njit(cache=True, error_model="numpy")
+def body_states_into(body_pos_w, body_quat_w, body_vel_w, body_spin_w, com_pos_w, com_vel_w, qpos, qvel):
+    """Compute the bodies' world states.
+
+    Args:
+        body_pos_w: Receives body origins [m], (n, 15, 3). body_quat_w: Receives rotations, unit, (n, 15, 4).
+        body_vel_w: Receives velocities of the origins [m/s], (n, 15, 3). body_spin_w: Receives angular velocities,
+            world axes [rad/s], (n, 15, 3).
+        com_pos_w: Receives the character's centre of mass [m], (n, 3). com_vel_w: Receives its velocity [m/s], (n, 3).
+        qpos: Generalised positions (n, 43). qvel: Generalised velocities (n, 34).
+    """
+    for k in range(qpos.shape[0]):
+        for j in range(3):
+            com_pos_w[k, j] = 0.0
+            com_vel_w[k, j] = 0.0
+        for i in range(15):
+            p, at, dof, kind = _PARENTS[i], _QPOS[i], _QVEL[i], _KIND[i]
+            quat, spin = body_quat_w[k, i], body_spin_w[k, i]
+            if kind == 0:
+                norm = 0.0
+                for j in range(3):
+                    body_pos_w[k, i, j] = qpos[k, j]
+                    body_vel_w[k, i, j] = qvel[k, j]
+                for j in range(4):
+                    norm += qpos[k, 3 + j] ** 2
+                norm = np.sqrt(norm)
+                for j in range(4):
+                    quat[j] = qpos[k, 3 + j] / norm
+                spin[0], spin[1], spin[2] = _rotated(quat, qvel[k, 3], qvel[k, 4], qvel[k, 5])
+            else:
+                q = body_quat_w[k, p]
+                ox, oy, oz = _rotated(q, _OFFSETS[i, 0], _OFFSETS[i, 1], _OFFSETS[i, 2])
+                wx, wy, wz = body_spin_w[k, p, 0], body_spin_w[k, p, 1], body_spin_w[k, p, 2]
+                body_pos_w[k, i, 0] = body_pos_w[k, p, 0] + ox
+                body_pos_w[k, i, 1] = body_pos_w[k, p, 1] + oy
+                body_pos_w[k, i, 2] = body_pos_w[k, p, 2] + oz
+                body_vel_w[k, i, 0] = body_vel_w[k, p, 0] + wy * oz - wz * oy
+                body_vel_w[k, i, 1] = body_vel_w[k, p, 1] + wz * ox - wx * oz
+                body_vel_w[k, i, 2] = body_vel_w[k, p, 2] + wx * oy - wy * ox
+                lw, lx, ly, lz, rx, ry, rz = 1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
+                if kind == 1:
+                    lw, lx, ly, lz = qpos[k, at], qpos[k, at + 1], qpos[k, at + 2], qpos[k, at + 3]
+                    norm = np.sqrt(lw * lw + lx * lx + ly * ly + lz * lz)
+                    lw, lx, ly, lz = lw / norm, lx / norm, ly / norm, lz / norm
+                    rx, ry, rz = qvel[k, dof], qvel[k, dof + 1], qvel[k, dof + 2]
+                elif kind == 2:  # about -y
+                    lw, ly = np.cos(0.5 * qpos[k, at]), -np.sin(0.5 * qpos[k, at])
+                    ry = -qvel[k, dof]
+                quat[0] = q[0] * lw - q[1] * lx - q[2] * ly - q[3] * lz
+                quat[1] = q[0] * lx + q[1] * lw + q[2] * lz - q[3] * ly
+                quat[2] = q[0] * ly - q[1] * lz + q[2] * lw + q[3] * lx
+                quat[3] = q[0] * lz + q[1] * ly - q[2] * lx + q[3] * lw
+                sx, sy, sz = _rotated(quat, rx, ry, rz)
+                spin[0], spin[1], spin[2] = wx + sx, wy + sy, wz + sz
+            cx, cy, cz = _rotated(quat, _COM[i, 0], _COM[i, 1], _COM[i, 2])
+            com_pos_w[k, 0] += _SHARE[i] * (body_pos_w[k, i, 0] + cx)
+            com_pos_w[k, 1] += _SHARE[i] * (body_pos_w[k, i, 1] + cy)
+            com_pos_w[k, 2] += _SHARE[i] * (body_pos_w[k, i, 2] + cz)
+            com_vel_w[k, 0] += _SHARE[i] * (body_vel_w[k, i, 0] + spin[1] * cz - spin[2] * cy)
+            com_vel_w[k, 1] += _SHARE[i] * (body_vel_w[k, i, 1] + spin[2] * cx - spin[0] * cz)
+            com_vel_w[k, 2] += _SHARE[i] * (body_vel_w[k, i, 2] + spin[0] * cy - spin[1] * cx)

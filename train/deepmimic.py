@@ -1,0 +1,288 @@
+"""Method `deepmimic` (Peng et al. 2018): one policy a clip, trained by clipped PPO to imitate it in MuJoCo.
+
+The recipe that makes it cheap: servo targets are the reference's plus a residual, symmetric
+clips are learnt by half rounds, networks are small, exploration is 0.05 rad, rewards are scaled by 1 - gamma so that
+values lie in [0, 1], the critic has its own optimiser, and the actor's rate follows the KL divergence.
+"""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import math
+import shutil
+import time
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from engine.humanoid.simulation import CONTROL_HZ, PHYSICS_HZ
+from engine.motion.library import MotionLibrary
+from engine.params import params_digest
+from train.checkpoint import capture_rng, latest_checkpoint, restore_rng, save_checkpoint
+from train.config import AdaptivePpoParams, DeepMimicParams
+from train.envs.humanoid_env import HumanoidEnv, ImitationOptions
+from train.envs.imitation_reward import OFFICIAL, PAPER, imitation_reward
+from train.files import write_train_json
+from train.humanoid_policy import HumanoidPolicy, RunningNormaliser
+from train.log import truncate_log
+from train.networks import save_policy
+from train.ppo import Batch, advantages
+from train.rollout import Progress, append_row, mlp
+
+
+class Learner(NamedTuple):
+    """Everything that an update changes."""
+
+    policy: HumanoidPolicy
+    critic: nn.Module
+    actor_optimiser: torch.optim.Optimizer
+    critic_optimiser: torch.optim.Optimizer
+    normaliser: RunningNormaliser
+
+
+def log_prob(mean: Tensor, action: Tensor, std: float) -> Tensor:
+    """log N(action; mean, std) (B,) of (B, 28) each."""
+    z = (action - mean) / std
+    return -0.5 * (z * z).sum(1) - action.shape[1] * (math.log(std) + 0.5 * math.log(2.0 * math.pi))
+
+
+def collect(env: HumanoidEnv, learner: Learner, p: DeepMimicParams) -> tuple[Batch, dict[str, float]]:
+    """Play ``p.ppo.steps`` steps with exploration; the batch, the mean reward and the length of the ended episodes."""
+    steps, n, gamma = p.ppo.steps, env.n, p.ppo.gamma
+    obs = torch.from_numpy(env.observe())
+    obs_all, act_all = torch.zeros(steps, n, obs.shape[1]), torch.zeros(steps, n, 28)
+    log_all, reward, v, v_next = (torch.zeros(steps, n) for _ in range(4))
+    fell_all, over_all = torch.zeros(steps, n, dtype=torch.bool), torch.zeros(steps, n, dtype=torch.bool)
+    ages: list[np.ndarray] = []
+    policy, critic = learner.policy, learner.critic
+    with torch.no_grad():
+        for t in range(steps):
+            mean = policy(obs)
+            action = mean + p.scale_rad * torch.randn_like(mean)
+            obs_all[t], act_all[t], log_all[t] = obs, action, log_prob(mean, action, p.scale_rad)
+            v[t] = critic(policy.features(obs))[:, 0]
+            earned, fell, over = env.step(action.double().numpy())
+            reward[t] = torch.from_numpy(earned * (1.0 - gamma))
+            fell_all[t], over_all[t] = torch.from_numpy(fell), torch.from_numpy(over)
+            obs = torch.from_numpy(env.observe())
+            v_next[t] = critic(policy.features(obs))[:, 0]
+            done = np.flatnonzero(fell | over)
+            if len(done):
+                ages.append(env.age[done].copy())
+                env.restart(done)
+                obs = torch.from_numpy(env.observe())
+    adv = advantages(reward, v, v_next, fell_all, over_all, gamma, p.ppo.lambda_)
+    flat = adv.reshape(-1)
+    batch = Batch(
+        obs_all.reshape(-1, obs.shape[1]), act_all.reshape(-1, 28), log_all.reshape(-1),
+        (flat - flat.mean()) / (flat.std() + 1e-8), (adv + v).reshape(-1),
+    )  # fmt: skip
+    lived = float(np.concatenate(ages).mean()) if ages else float(env.age.mean())
+    return batch, {"reward": float(reward.mean()) / (1.0 - gamma), "episode_s": lived / CONTROL_HZ}
+
+
+def update(batch: Batch, learner: Learner, std: float, p: AdaptivePpoParams) -> dict[str, float]:
+    """Run the epochs of one iteration, then adapt the actor's learning rate.
+
+    Returns:
+        Means over the last epoch: KL estimate, share of clipped samples, value loss; and the new rate.
+    """
+    policy, critic = learner.policy, learner.critic
+    with torch.no_grad():
+        features = policy.features(batch.obs)
+    sums: dict[str, float] = {}
+    for _ in range(p.epochs):
+        sums = {"kl": 0.0, "clipped": 0.0, "value_loss": 0.0}
+        parts = torch.randperm(len(batch.obs)).split(p.batch)
+        for rows in parts:
+            log_ratio = log_prob(policy(batch.obs[rows]), batch.action[rows], std) - batch.log_prob[rows]
+            ratio, adv = torch.exp(log_ratio), batch.advantage[rows]
+            loss = -torch.minimum(ratio * adv, torch.clamp(ratio, 1 - p.clip, 1 + p.clip) * adv).mean()
+            value_loss = ((critic(features[rows])[:, 0] - batch.value_target[rows]) ** 2).mean()
+            for module, optimiser, each in (
+                (policy, learner.actor_optimiser, loss),
+                (critic, learner.critic_optimiser, value_loss),
+            ):
+                optimiser.zero_grad()
+                each.backward()
+                nn.utils.clip_grad_norm_(module.parameters(), p.clip_norm)
+                optimiser.step()
+            with torch.no_grad():
+                sums["kl"] += float((torch.expm1(log_ratio) - log_ratio).mean()) / len(parts)
+                sums["clipped"] += float(((ratio - 1).abs() > p.clip).float().mean()) / len(parts)
+                sums["value_loss"] += float(value_loss) / len(parts)
+    group = learner.actor_optimiser.param_groups[0]
+    if sums["kl"] > 2.0 * p.kl_target:
+        group["lr"] = max(p.lr_min, group["lr"] / 1.5)
+    elif sums["kl"] < 0.5 * p.kl_target:
+        group["lr"] = min(p.lr_max, group["lr"] * 1.5)
+    return {**sums, "lr": group["lr"]}
+
+
+class Check:
+    """Deterministic episodes from the same starts each time, on the published rewards whatever the training's."""
+
+    def __init__(self, env: HumanoidEnv, frames: int) -> None:
+        self.env, self.frames = env, frames
+        self.start = {key: value.copy() for key, value in env.arrays().items()}
+
+    def measure(self, policy: HumanoidPolicy) -> dict[str, float]:
+        """Mean survival [s], share alive at the end, and the normalised return of both versions (1 is perfect)."""
+        env, n = self.env, self.env.n
+        env.restore(self.start)
+        alive, lived = np.ones(n, bool), np.zeros(n)
+        returns = {"paper": np.zeros(n), "official": np.zeros(n)}
+        for _ in range(self.frames):
+            if not alive.any():
+                break
+            with torch.no_grad():
+                action = policy(torch.from_numpy(env.observe())).double().numpy()
+            _, fell, _ = env.step(action)
+            alive &= ~fell
+            lived += alive
+            ref, b = env.reference(), env.batch
+            for version, weights in (("paper", PAPER), ("official", OFFICIAL)):
+                earned = imitation_reward(version, weights, b.qpos, b.qvel, b.bodies, ref)
+                returns[version] += np.where(alive, earned, 0.0)
+        return {
+            "survival_s": float(lived.mean()) / CONTROL_HZ,
+            "alive": float(alive.mean()),
+            "return_official": float(returns["official"].mean()) / self.frames,
+            "return_paper": float(returns["paper"].mean()) / self.frames,
+        }
+
+
+def imitation_options(p: DeepMimicParams) -> ImitationOptions:
+    """The environment's options of a training."""
+    r = p.reward
+    return ImitationOptions(
+        rsi=p.rsi, early_termination=p.early_termination, fall_bodies=tuple(p.fall_bodies),
+        pose_limit_m=p.pose_limit_m, mirroring=p.mirroring, residual=p.targets == "residual", lead_s=p.lead_s,
+        episode_frames=p.episode_frames, version=r.version, weights=r.paper if r.version == "paper" else r.official,
+        w_i=r.w_i, w_g=r.w_g, goal_speed_m_s=r.goal.speed_m_s, goal_turn_rad=r.goal.turn_rad,
+        goal_frames=r.goal.frames,
+    )  # fmt: skip
+
+
+def make_learner(p: DeepMimicParams, build: dict[str, Any]) -> Learner:
+    """Networks and optimisers from torch's present random state."""
+    policy = HumanoidPolicy(**{key: value for key, value in build.items() if key != "kind"})
+    critic = mlp([build["obs"], *p.ppo.critic_hidden, 1])
+    return Learner(
+        policy, critic, torch.optim.Adam(policy.parameters(), lr=p.ppo.lr_start),
+        torch.optim.Adam(critic.parameters(), lr=p.ppo.critic_lr), RunningNormaliser(build["obs"]),
+    )  # fmt: skip
+
+
+def train_deepmimic(p: DeepMimicParams, library: MotionLibrary, clip: str, seed: int, out: Path) -> None:
+    """Train; writes ``policy.pt``, ``curve.csv``, ``train.json`` to ``out``, checkpoints while running."""
+    began, cpu = time.perf_counter(), time.process_time()
+    out.mkdir(parents=True, exist_ok=True)
+    torch.set_num_threads(1)
+    torch.use_deterministic_algorithms(True)
+    env_seed, eval_seed, net_seed = np.random.SeedSequence(seed).spawn(3)
+    torch.manual_seed(int(net_seed.generate_state(1)[0]))
+    rng = np.random.default_rng(env_seed)
+    options = imitation_options(p)
+    env = HumanoidEnv(p.envs, library, clip, options, rng, p.threads)
+    strict = dataclasses.replace(options, rsi=True, early_termination=True, pose_limit_m=p.eval_pose_limit_m)
+    check = Check(
+        HumanoidEnv(p.eval_episodes, library, clip, strict, np.random.default_rng(eval_seed), p.threads), p.eval_frames
+    )
+    width = env.observe().shape[1]
+    build = {"kind": "humanoid", "obs": width, "hidden": p.hidden, "scale_rad": p.scale_rad, "limit": p.limit}
+    learner = make_learner(p, build)
+    per_iteration = p.envs * p.ppo.steps
+    iterations = max(1, -(-p.samples // per_iteration))
+    # threads are no part of what a run is: results do not depend on them
+    expected = {
+        "dims": {"obs": width, "hidden": p.hidden, "envs": p.envs},
+        "params": {**dataclasses.asdict(p), "threads": 0, "clip": clip, "seed": seed},
+    }
+    folder, first, spent = out / "checkpoints", 0, [0.0, 0.0]
+    found = latest_checkpoint(folder, expected)
+    if found is None:
+        (out / "curve.csv").unlink(missing_ok=True)
+        learner.normaliser.add(torch.from_numpy(env.observe()))
+        learner.normaliser.into(learner.policy)
+    else:
+        first, data = found.step, found.payload
+        learner.policy.load_state_dict(data["weights"]["policy"])
+        learner.critic.load_state_dict(data["weights"]["critic"])
+        learner.actor_optimiser.load_state_dict(data["optimiser"]["actor"])
+        learner.critic_optimiser.load_state_dict(data["optimiser"]["critic"])
+        learner.normaliser.restore(data["normaliser"])
+        env.restore(data["env"])
+        env.batch.warnings = int(data["warnings"])
+        spent = list(data["spent"])
+        restore_rng(data["rng"], {"env": rng})
+        truncate_log(out / "curve.csv", "iteration", first)
+    progress = Progress(iterations * per_iteration, first * per_iteration, f"deepmimic {clip}")
+    for iteration in range(first, iterations):
+        batch, played = collect(env, learner, p)
+        stats = update(batch, learner, p.scale_rad, p.ppo)
+        if iteration * per_iteration < p.normaliser_samples:
+            learner.normaliser.add(batch.obs)
+            learner.normaliser.into(learner.policy)
+        done = iteration + 1
+        if done % p.eval_every == 0 or done in (1, iterations):
+            row: dict[str, Any] = {"iteration": done, "samples": done * per_iteration}
+            row |= {key: f"{number:.6g}" for key, number in {**played, **stats}.items()}
+            row["warnings"] = env.batch.warnings
+            row |= {key: f"{number:.4f}" for key, number in check.measure(learner.policy).items()}
+            append_row(out / "curve.csv", row)
+        if done % p.checkpoint_every == 0 and done < iterations:
+            payload = {
+                "weights": {"policy": learner.policy.state_dict(), "critic": learner.critic.state_dict()},
+                "optimiser": {
+                    "actor": learner.actor_optimiser.state_dict(),
+                    "critic": learner.critic_optimiser.state_dict(),
+                },
+                "normaliser": learner.normaliser.state(),
+                "rng": capture_rng({"env": rng}),
+                "env": env.arrays(),
+                "warnings": env.batch.warnings,
+                "spent": [spent[0] + time.perf_counter() - began, spent[1] + time.process_time() - cpu],
+                **expected,
+            }
+            save_checkpoint(folder, done, payload)
+        progress.update(done * per_iteration, f"reward {played['reward']:.2f}, episode {played['episode_s']:.1f} s")
+    progress.close()
+    samples = iterations * per_iteration
+    save_policy(out / "policy.pt", learner.policy, build, policy_facts(p, library, env, clip, seed, samples))
+    write_train_json(
+        out, "deepmimic", seed, samples, spent[0] + time.perf_counter() - began, spent[1] + time.process_time() - cpu
+    )
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def policy_facts(
+    p: DeepMimicParams, library: MotionLibrary, env: HumanoidEnv, clip: str, seed: int, samples: int
+) -> dict[str, object]:
+    """What a player or an export must know of a trained policy."""
+    return {
+        "method": "deepmimic",
+        "clip": clip,
+        "targets": p.targets,
+        "lead_s": p.lead_s,
+        "half_round_frames": env.cycle.half if p.mirroring else 0,
+        "round_frames": len(env.cycle),
+        "goal": p.reward.w_g > 0,
+        "control_hz": CONTROL_HZ,
+        "physics_hz": PHYSICS_HZ,
+        "data_licence": library.licence[env.cycle.clip],
+        "params_digest": params_digest(p),
+        "seed": seed,
+        "samples": samples,
+        "obs_samples": torch.from_numpy(env.observe()),
+    }
+
+
+def read_curve(path: Path) -> list[dict[str, float]]:
+    """The rows of a ``curve.csv`` as numbers."""
+    with open(path, newline="") as file:
+        return [{key: float(value) for key, value in row.items()} for row in csv.DictReader(file)]
