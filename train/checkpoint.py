@@ -283,3 +283,15 @@ __all__ = [
     "save_checkpoint",
     "truncate_log",
 ]
+
+
+def restore_arrays(current: Mapping[str, np.ndarray], kept: Mapping[str, np.ndarray]) -> None:
+    """Write the arrays of a checkpoint into those of an environment, in place.
+
+    Raises:
+        InputError: An array has another shape.
+    """
+    for key, value in current.items():
+        if value.shape != kept[key].shape:
+            raise InputError(f"checkpoint: {key} (found shape {kept[key].shape}, expected {value.shape})")
+        value[...] = kept[key]

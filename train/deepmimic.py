@@ -168,13 +168,13 @@ def imitation_options(p: DeepMimicParams) -> ImitationOptions:
     )  # fmt: skip
 
 
-def make_learner(p: DeepMimicParams, build: dict[str, Any]) -> Learner:
-    """Networks and optimisers from torch's present random state."""
-    policy = HumanoidPolicy(**{key: value for key, value in build.items() if key != "kind"})
-    critic = mlp([build["obs"], *p.ppo.critic_hidden, 1])
+def make_learner(p: DeepMimicParams, shape: dict[str, Any]) -> Learner:
+    """Networks and optimisers from torch's present random state; ``shape``: arguments of `HumanoidPolicy`."""
+    policy = HumanoidPolicy(**shape)
+    critic = mlp([shape["obs"], *p.ppo.critic_hidden, 1])
     return Learner(
         policy, critic, torch.optim.Adam(policy.parameters(), lr=p.ppo.lr_start),
-        torch.optim.Adam(critic.parameters(), lr=p.ppo.critic_lr), RunningNormaliser(build["obs"]),
+        torch.optim.Adam(critic.parameters(), lr=p.ppo.critic_lr), RunningNormaliser(shape["obs"]),
     )  # fmt: skip
 
 
@@ -194,8 +194,8 @@ def train_deepmimic(p: DeepMimicParams, library: MotionLibrary, clip: str, seed:
         HumanoidEnv(p.eval_episodes, library, clip, strict, np.random.default_rng(eval_seed), p.threads), p.eval_frames
     )
     width = env.observe().shape[1]
-    build = {"kind": "humanoid", "obs": width, "hidden": p.hidden, "scale_rad": p.scale_rad, "limit": p.limit}
-    learner = make_learner(p, build)
+    shape = {"obs": width, "hidden": p.hidden, "scale_rad": p.scale_rad, "limit": p.limit}
+    learner = make_learner(p, shape)
     per_iteration = p.envs * p.ppo.steps
     iterations = max(1, -(-p.samples // per_iteration))
     # threads are no part of what a run is: results do not depend on them
@@ -253,7 +253,8 @@ def train_deepmimic(p: DeepMimicParams, library: MotionLibrary, clip: str, seed:
         progress.update(done * per_iteration, f"reward {played['reward']:.2f}, episode {played['episode_s']:.1f} s")
     progress.close()
     samples = iterations * per_iteration
-    save_policy(out / "policy.pt", learner.policy, build, policy_facts(p, library, env, clip, seed, samples))
+    facts = policy_facts(p, library, env, clip, seed, samples)
+    save_policy(out / "policy.pt", learner.policy, {"kind": "humanoid", **shape}, facts)
     write_train_json(
         out, "deepmimic", seed, samples, spent[0] + time.perf_counter() - began, spent[1] + time.process_time() - cpu
     )

@@ -82,7 +82,7 @@ def roll_window(
         act12, command, _ = policy.targets(ref, raw)
         body = policy.body(ref, raw)
         live = raw[:, policy.live]
-        played = torch.where(teacher[:, None], policy.body(ref, torch.zeros_like(raw)), body).detach()
+        played = torch.where(teacher[:, None], policy.reference_body(ref), body).detach()
         contact = policy.logits(ref, raw).argmax(1).numpy()
         state = SrbStep.apply(state, act12.double(), command.double(), env, contact, played.numpy())
         wanted = relative_body(chars.body_pos_w, chars.body_quat_w, chars.batch.state)

@@ -12,6 +12,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from engine.ik.kinematics import NJIT, quat_mul, quat_rotate
 from engine.skeleton import BODY_NAMES, COM_OFFSETS, JOINT_TYPES, MASSES, OFFSETS, PARENTS, TOTAL_MASS
 
 Array = NDArray[np.float64]
@@ -32,6 +33,11 @@ def joints_in_order(model: mujoco.MjModel) -> bool:
     )
 
 
+def qpos_addresses(kind: str) -> NDArray[np.int64]:
+    """First coordinates in qpos of the joints of a kind, ``ball`` or ``hinge``, in the order of the bodies."""
+    return np.array([int(_QPOS[i]) for i, each in enumerate(JOINT_TYPES) if each == kind])
+
+
 def joint_slices() -> list[tuple[int, slice]]:
     """Body and its run of the 28 joint coordinates, for every body with a ball joint or a hinge."""
     return [
@@ -41,14 +47,7 @@ def joint_slices() -> list[tuple[int, slice]]:
     ]
 
 
-@njit(cache=True, error_model="numpy", inline="always")
-def _rotated(q, x, y, z):
-    w, a, b, c = q[0], q[1], q[2], q[3]
-    tx, ty, tz = 2.0 * (b * z - c * y), 2.0 * (c * x - a * z), 2.0 * (a * y - b * x)
-    return x + w * tx + b * tz - c * ty, y + w * ty + c * tx - a * tz, z + w * tz + a * ty - b * tx
-
-
-@njit(cache=True, error_model="numpy")
+@njit(**NJIT)
 def body_states_into(body_pos_w, body_quat_w, body_vel_w, body_spin_w, com_pos_w, com_vel_w, qpos, qvel):
     """Compute the bodies' world states.
 
@@ -76,10 +75,12 @@ def body_states_into(body_pos_w, body_quat_w, body_vel_w, body_spin_w, com_pos_w
                 norm = np.sqrt(norm)
                 for j in range(4):
                     quat[j] = qpos[k, 3 + j] / norm
-                spin[0], spin[1], spin[2] = _rotated(quat, qvel[k, 3], qvel[k, 4], qvel[k, 5])
+                spin[0], spin[1], spin[2] = quat_rotate(
+                    quat[0], quat[1], quat[2], quat[3], qvel[k, 3], qvel[k, 4], qvel[k, 5]
+                )
             else:
                 q = body_quat_w[k, p]
-                ox, oy, oz = _rotated(q, _OFFSETS[i, 0], _OFFSETS[i, 1], _OFFSETS[i, 2])
+                ox, oy, oz = quat_rotate(q[0], q[1], q[2], q[3], _OFFSETS[i, 0], _OFFSETS[i, 1], _OFFSETS[i, 2])
                 wx, wy, wz = body_spin_w[k, p, 0], body_spin_w[k, p, 1], body_spin_w[k, p, 2]
                 body_pos_w[k, i, 0] = body_pos_w[k, p, 0] + ox
                 body_pos_w[k, i, 1] = body_pos_w[k, p, 1] + oy
@@ -96,13 +97,10 @@ def body_states_into(body_pos_w, body_quat_w, body_vel_w, body_spin_w, com_pos_w
                 elif kind == 2:  # about -y
                     lw, ly = np.cos(0.5 * qpos[k, at]), -np.sin(0.5 * qpos[k, at])
                     ry = -qvel[k, dof]
-                quat[0] = q[0] * lw - q[1] * lx - q[2] * ly - q[3] * lz
-                quat[1] = q[0] * lx + q[1] * lw + q[2] * lz - q[3] * ly
-                quat[2] = q[0] * ly - q[1] * lz + q[2] * lw + q[3] * lx
-                quat[3] = q[0] * lz + q[1] * ly - q[2] * lx + q[3] * lw
-                sx, sy, sz = _rotated(quat, rx, ry, rz)
+                quat[0], quat[1], quat[2], quat[3] = quat_mul(q[0], q[1], q[2], q[3], lw, lx, ly, lz)
+                sx, sy, sz = quat_rotate(quat[0], quat[1], quat[2], quat[3], rx, ry, rz)
                 spin[0], spin[1], spin[2] = wx + sx, wy + sy, wz + sz
-            cx, cy, cz = _rotated(quat, _COM[i, 0], _COM[i, 1], _COM[i, 2])
+            cx, cy, cz = quat_rotate(quat[0], quat[1], quat[2], quat[3], _COM[i, 0], _COM[i, 1], _COM[i, 2])
             com_pos_w[k, 0] += _SHARE[i] * (body_pos_w[k, i, 0] + cx)
             com_pos_w[k, 1] += _SHARE[i] * (body_pos_w[k, i, 1] + cy)
             com_pos_w[k, 2] += _SHARE[i] * (body_pos_w[k, i, 2] + cz)

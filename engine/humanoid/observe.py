@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine import rotation
-from engine.humanoid.kinematics import N_JOINT_DOF, joint_slices
+from engine.humanoid.kinematics import N_JOINT_DOF, joint_slices, qpos_addresses
 from engine.humanoid.reference import quat_yaw, turned
 from engine.humanoid.simulation import BodyStates
 from engine.policy_layout import Piece, width
@@ -23,8 +23,7 @@ HINGES = tuple(i for i, kind in enumerate(JOINT_TYPES) if kind == "hinge")
 KEY_BODIES = tuple(
     BODY_NAMES.index(name) for name in ("neck", "right_wrist", "left_wrist", "right_ankle", "left_ankle")
 )
-_BALL_QPOS = np.array([7, 11, 15, 20, 25, 30, 34, 39])
-_HINGE_QPOS = np.array([19, 24, 29, 38])
+_BALL_QPOS, _HINGE_QPOS = qpos_addresses("ball"), qpos_addresses("hinge")
 GOAL_WIDTH = 2
 
 

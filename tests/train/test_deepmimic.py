@@ -163,7 +163,7 @@ def test_an_update_makes_good_actions_likelier_and_the_rate_follows_the_divergen
 ) -> None:
     p = read_section(write_params(tmp_path), "train.deepmimic", DeepMimicParams)
     torch.manual_seed(0)
-    learner = make_learner(p, {"kind": "humanoid", "obs": OBS, "hidden": [16], "scale_rad": 0.05, "limit": 20.0})
+    learner = make_learner(p, {"obs": OBS, "hidden": [16], "scale_rad": 0.05, "limit": 20.0})
     env = HumanoidEnv(8, library, "walk", imitation_options(p), np.random.default_rng(0), 1)
     batch, played = collect(env, learner, p)
     assert batch.obs.shape == (48, OBS)

@@ -14,6 +14,7 @@ from engine.humanoid.simulation import HumanoidBatch
 from engine.motion.library import MotionLibrary
 from engine.rotation import quat_rotate
 from engine.skeleton import BODY_NAMES, COM_OFFSETS, SHAPES
+from train.checkpoint import restore_arrays
 from train.config import TermWeights
 from train.envs.imitation_reward import goal_reward, imitation_reward
 
@@ -190,10 +191,7 @@ class HumanoidEnv:
 
     def restore(self, arrays: dict[str, NDArray[np.generic]]) -> None:
         """Put back what `arrays` gave."""
-        for key, value in self.arrays().items():
-            if value.shape != arrays[key].shape:
-                raise InputError(f"checkpoint: {key} (found shape {arrays[key].shape}, expected {value.shape})")
-            value[...] = arrays[key]
+        restore_arrays(self.arrays(), arrays)
         self.batch.set_state(np.arange(self.n), self.batch.qpos.copy(), self.batch.qvel.copy())
 
 

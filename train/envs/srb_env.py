@@ -13,6 +13,7 @@ from engine.motion.library import MotionLibrary
 from engine.players.unified import PlayerOptions, SrbCharacters
 from engine.rotation import exp_so3
 from engine.srb.body import MASS_SCALE, STATE, SrbParams
+from train.checkpoint import restore_arrays
 
 Array = NDArray[np.float64]
 
@@ -144,10 +145,7 @@ class SrbEnv:
 
     def restore(self, arrays: dict[str, NDArray[np.generic]]) -> None:
         """Put back what `arrays` gave."""
-        for key, value in self.arrays().items():
-            if value.shape != arrays[key].shape:
-                raise InputError(f"checkpoint: {key} (found shape {arrays[key].shape}, expected {value.shape})")
-            value[...] = arrays[key]
+        restore_arrays(self.arrays(), arrays)
 
 
 assert STATE == 42  # the columns that `restart` disturbs
