@@ -28,7 +28,7 @@ from train.envs.srb_env import Disturbance, SrbEnv
 from train.files import policy_info, write_train_json
 from train.log import truncate_log
 from train.networks import ACTION, PaperPolicy, UnifiedNetwork, save_policy
-from train.ppo import Batch, advantages, update
+from train.ppo import Batch, RolloutBuffer, update
 from train.rollout import Evaluation, Progress, append_row, mlp
 
 GAUSSIAN = ACTION - 4  # a_SRB and a_full are Gaussian, the contact class is categorical
@@ -77,15 +77,13 @@ def collect(
     """Play ``p.ppo.steps`` steps with exploration; the batch and the mean reward."""
     chars, ground = env.characters, env.characters.options.terrain
     steps, n = p.ppo.steps, env.n
-    obs_all, act_all = torch.zeros(steps, n, 340), torch.zeros(steps, n, GAUSSIAN + 1)
-    log_all, reward, v, v_next = (torch.zeros(steps, n) for _ in range(4))
-    fell_all, over_all = torch.zeros(steps, n, dtype=torch.bool), torch.zeros(steps, n, dtype=torch.bool)
+    buffer = RolloutBuffer(steps, n, 340, GAUSSIAN + 1)
     act12, command, contact = np.zeros((n, 12)), np.zeros((n, 2, 9)), np.zeros(n, np.int64)
     full = np.zeros((n, ACTION), np.float32)
     obs = torch.from_numpy(chars.observe().copy())
     for t in range(steps):
-        action, log_all[t] = actor.sample(obs)
-        obs_all[t], act_all[t] = obs, action
+        action, buffer.log_prob[t] = actor.sample(obs)
+        buffer.obs[t], buffer.action[t] = obs, action
         full[:, :GAUSSIAN] = action[:, :GAUSSIAN].numpy()
         full[:, GAUSSIAN:] = np.eye(4, dtype=np.float32)[action[:, GAUSSIAN].long().numpy()]
         decode_action_into(
@@ -99,25 +97,18 @@ def collect(
         earned = paper_reward(
             history, next_obs[:, :35].double().numpy(), full[:, 30:165].astype(np.float64), contact, p.reward
         )
-        reward[t] = torch.from_numpy(np.where(np.isfinite(earned), earned, 0.0))
+        buffer.reward[t] = torch.from_numpy(np.where(np.isfinite(earned), earned, 0.0))
         with torch.no_grad():
-            v[t] = value(_normalised(actor.policy, obs))[:, 0]
-            v_next[t] = value(_normalised(actor.policy, torch.nan_to_num(next_obs)))[:, 0]
-        fell_all[t], over_all[t] = torch.from_numpy(fell), torch.from_numpy(over)
+            buffer.value[t] = value(_normalised(actor.policy, obs))[:, 0]
+            buffer.next_value[t] = value(_normalised(actor.policy, torch.nan_to_num(next_obs)))[:, 0]
+        buffer.fell[t], buffer.over[t] = torch.from_numpy(fell), torch.from_numpy(over)
         done = np.flatnonzero(fell | over)
         if len(done):
             env.restart(done)
             history.begin(done)
             next_obs = torch.from_numpy(chars.observe().copy())
         obs = next_obs
-    adv = advantages(reward, v, v_next, fell_all, over_all, p.ppo.gamma, p.ppo.lambda_)
-    goal = (adv + v).reshape(-1)
-    flat = adv.reshape(-1)
-    batch = Batch(
-        obs_all.reshape(-1, 340), act_all.reshape(-1, GAUSSIAN + 1), log_all.reshape(-1),
-        (flat - flat.mean()) / (flat.std() + 1e-8), goal,
-    )  # fmt: skip
-    return batch, float(reward.mean())
+    return buffer.batch(p.ppo.gamma, p.ppo.lambda_), float(buffer.reward.mean())
 
 
 def _normalised(policy: PaperPolicy, obs: Tensor) -> Tensor:

@@ -10,13 +10,13 @@ from numpy.typing import NDArray
 
 from engine.motion.config import DynamicFilterParams, MotionParams
 from engine.motion.contacts import contact_class, label_contacts, labels_of_class, remove_false_flights
-from engine.motion.dynamic_filter import filter_height, filter_path
-from engine.motion.features import full_features, srb_features, srb_motion
+from engine.motion.dynamic_filter import filter_height, filter_path, filter_turn
+from engine.motion.features import full_features, mean_inertia_b, srb_features, srb_motion
 from engine.motion.legs import LEGS, SOFT_REACH_M, clear_ground, foot_points, place_ankles
 from engine.motion.loops import Cycle, close_cycle, repair_jumps, unroll
 from engine.motion.retarget import ANKLE_HEIGHT, FPS, CharacterMotion
-from engine.rotation import quat_align, quat_from_axis_angle, quat_to_matrix, yaw_of
-from engine.skeleton import SHANK_LENGTH, THIGH_LENGTH, com_pos_w, forward_kinematics
+from engine.rotation import quat_align, quat_from_axis_angle, quat_inv, quat_log, quat_mul, quat_to_matrix, yaw_of
+from engine.skeleton import SHANK_LENGTH, THIGH_LENGTH, com_pos_w, forward_kinematics, momentum_w
 
 Array = NDArray[np.float64]
 #: Kinds of motion in which a flight of one or two frames is a labelling error.
@@ -76,7 +76,9 @@ def build_clip(motion: CharacterMotion, kind: str, split: str, params: MotionPar
     root, local, shift = apply_filter(root, local, contact, params.filter)
     local = quat_align(local)
     body_pos, body_quat = forward_kinematics(root, local)
-    srb = srb_motion(body_pos, body_quat, contact, FPS)
+    srb_quat = srb_orientation(body_pos, body_quat, contact, params.filter)
+    srb = srb_motion(body_pos, body_quat, srb_quat, contact, FPS)
+    turned = np.linalg.norm(quat_log(quat_mul(srb_quat, quat_inv(body_quat[:, 0]))), axis=-1)
     report = {
         **motion.report,
         "jumps_repaired": len(jumps),
@@ -85,6 +87,8 @@ def build_clip(motion: CharacterMotion, kind: str, split: str, params: MotionPar
         "filter_shift_max_m": float(np.abs(shift[:, 2]).max()),
         "path_shift_rms_m": float(np.sqrt(np.mean(np.sum(shift[:, :2] ** 2, axis=1)))),
         "path_shift_max_m": float(np.linalg.norm(shift[:, :2], axis=1).max()),
+        "srb_turn_rms_deg": float(np.degrees(np.sqrt(np.mean(turned**2)))),
+        "srb_turn_max_deg": float(np.degrees(turned.max())),
     }
     return BuiltClip(
         name=motion.name,
@@ -138,6 +142,16 @@ def apply_filter(
     local, _ = place_ankles(root, local_quat, ankles, soft_m=SOFT_REACH_M)
     local, _ = clear_ground(root, local)
     return root, local, shift
+
+
+def srb_orientation(
+    body_pos_w: Array, body_quat_w: Array, contact: NDArray[np.int64], params: DynamicFilterParams
+) -> Array:
+    """Orientation of the single rigid body (F, 4): the pelvis's through `filter_turn`."""
+    pelvis = quat_align(body_quat_w[:, 0])
+    _, momentum = momentum_w(body_pos_w[:-1], body_quat_w[:-1], body_pos_w[1:], body_quat_w[1:], 1.0 / FPS)
+    inertia_b = mean_inertia_b(body_pos_w, body_quat_w, pelvis)
+    return quat_align(filter_turn(pelvis, momentum, inertia_b, contact == 0, FPS, params))
 
 
 def _swing_share(stands: NDArray[np.bool_]) -> Array:

@@ -114,6 +114,9 @@ class DynamicFilterParams:
         path_stance_m_s2: Of the horizontal acceleration in stance from one that the feet can give.
         support_length_m: Half-length of the part of a sole that may carry the body.
         support_width_m: Its half-width.
+        turn_rad: Of the single rigid body's orientation from the pelvis's.
+        turn_stance_rad_s2: Of its angular acceleration in stance from that which the body's momentum asks for.
+        turn_flight_rad_s2: Of its angular acceleration in flight from that of constant momentum.
     """
 
     height_m: Positive
@@ -123,6 +126,9 @@ class DynamicFilterParams:
     path_stance_m_s2: Positive
     support_length_m: Positive
     support_width_m: Positive
+    turn_rad: Positive
+    turn_stance_rad_s2: Positive
+    turn_flight_rad_s2: Positive
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,7 @@ from engine.skeleton import TOTAL_MASS, forward_kinematics
 
 Array = NDArray[np.float64]
 #: Raised when the meaning of a field changes.
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 #: Frame arrays, in the order of `BuiltClip`.
 FRAME_FIELDS = (
     "com_pos_w",
@@ -55,7 +55,7 @@ FRAME_FIELDS = (
 )
 TEXT_FIELDS = ("names", "kind", "split", "licence")
 #: Stored of each frame; everything else follows from these and is computed on loading.
-STORED_FRAME_FIELDS = ("root_pos_w", "local_quat", "contact", "heel_toe")
+STORED_FRAME_FIELDS = ("root_pos_w", "local_quat", "srb_quat_w", "contact", "heel_toe")
 
 
 @dataclass(frozen=True)
@@ -64,9 +64,9 @@ class MotionLibrary:
 
     Attributes:
         com_pos_w: Centre of mass [m] (F, 3).
-        srb_quat_w: Orientation of the single rigid body = pelvis (F, 4).
-        com_vel_w: Central difference of the centre of mass [m/s] (F, 3).
-        ang_vel_w: Central difference of the orientation, world axes [rad/s] (F, 3).
+        srb_quat_w: Orientation of the single rigid body: the pelvis's, filtered (F, 4).
+        com_vel_w: Velocity of the centre of mass [m/s] (F, 3); before a flight that of the flight.
+        ang_vel_w: Angular velocity of the single rigid body, world axes [rad/s] (F, 3); before a flight likewise.
         foot_pos_w: Sole centres [m] (F, 2, 3); z 0 in stance.
         foot_quat_w: Foot orientations (F, 2, 4).
         contact: Contact class, 0 none, 1 left, 2 right, 3 both (F,) int64.
@@ -85,7 +85,7 @@ class MotionLibrary:
         length: Frames of each clip (n,) int64.
         period: Frames of one repetition in each clip (n,) int64.
         mass_kg: Mass of the character.
-        inertia_b: Mean composite inertia over the training frames, about the centre of mass, pelvis axes (3, 3).
+        inertia_b: Mean composite inertia over the training frames, about the centre of mass, rigid-body axes (3, 3).
     """
 
     com_pos_w: Array
@@ -124,6 +124,7 @@ class MotionLibrary:
             raise InputError("motion.clips: no clip to train on (found only held-out clips, expected split: train)")
         body_pos = np.concatenate([c.body_pos_w for c in train])
         body_quat = np.concatenate([c.body_quat_w for c in train])
+        srb_quat = np.concatenate([c.srb_quat_w for c in train])
         return cls(
             **{name: np.concatenate([getattr(c, name) for c in clips]) for name in FRAME_FIELDS},
             names=[c.name for c in clips],
@@ -134,7 +135,7 @@ class MotionLibrary:
             length=length,
             period=np.array([c.period for c in clips], np.int64),
             mass_kg=TOTAL_MASS,
-            inertia_b=mean_inertia_b(body_pos, body_quat),
+            inertia_b=mean_inertia_b(body_pos, body_quat, srb_quat),
         )
 
     def frames(self, clip: int | str) -> slice:
@@ -154,7 +155,7 @@ class MotionLibrary:
             values: dict[str, Any] = {"format_version": np.int64(FORMAT_VERSION)}
             derived = set(FRAME_FIELDS) - set(STORED_FRAME_FIELDS)
             values |= {f.name: getattr(self, f.name) for f in fields(self) if f.name not in derived}
-            values["local_quat"] = np.asarray(self.local_quat, np.float32)
+            values |= {name: np.asarray(getattr(self, name), np.float32) for name in ("local_quat", "srb_quat_w")}
             for name, value in values.items():
                 buffer = io.BytesIO()
                 np.lib.format.write_array(buffer, np.asarray(value), allow_pickle=False)
@@ -201,12 +202,13 @@ class MotionLibrary:
 def _derive_frames(data: dict[str, Any]) -> dict[str, Array]:
     """Every frame array that follows from the stored pose and contacts, clip by clip (derivatives stop at the ends)."""
     root, local = data["root_pos_w"].astype(np.float64), quat_normalise(data["local_quat"].astype(np.float64))
+    srb_quat = quat_normalise(data["srb_quat_w"].astype(np.float64))
     parts: dict[str, list[Array]] = {}
     for start, length in zip(data["start"], data["length"], strict=True):
         rows = slice(int(start), int(start + length))
         contact = data["contact"][rows]
         body_pos, body_quat = forward_kinematics(root[rows], local[rows])
-        srb = srb_motion(body_pos, body_quat, contact, FPS)
+        srb = srb_motion(body_pos, body_quat, srb_quat[rows], contact, FPS)
         frames = {
             "root_pos_w": root[rows],
             "local_quat": local[rows],

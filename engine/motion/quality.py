@@ -31,6 +31,8 @@ MADE = (
     "filter_shift_max_m",
     "path_shift_rms_m",
     "path_shift_max_m",
+    "srb_turn_rms_deg",
+    "srb_turn_max_deg",
 )
 
 

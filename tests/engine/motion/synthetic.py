@@ -21,7 +21,7 @@ CONTACT = ContactParams(
 )
 FILTER = DynamicFilterParams(
     height_m=0.04, stance_m_s2=4.0, flight_m_s2=0.15, path_m=0.02, path_stance_m_s2=0.3, support_length_m=0.1,
-    support_width_m=0.04,
+    support_width_m=0.04, turn_rad=0.15, turn_stance_rad_s2=6.0, turn_flight_rad_s2=0.3,
 )  # fmt: skip
 
 

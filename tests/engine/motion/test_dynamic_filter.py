@@ -9,7 +9,8 @@ import scipy.sparse as sp
 from scipy.optimize import lsq_linear
 
 from engine.motion.build import apply_filter
-from engine.motion.dynamic_filter import GRAVITY, filter_height, filter_path
+from engine.motion.dynamic_filter import GRAVITY, filter_height, filter_path, filter_turn
+from engine.rotation import quat_exp, quat_inv, quat_log, quat_mul, quat_to_matrix
 from engine.skeleton import com_pos_w, forward_kinematics
 from tests.engine.motion.synthetic import FILTER, walk
 
@@ -167,3 +168,73 @@ def test_the_filtered_path_is_the_minimum_of_the_stated_problem() -> None:
     )  # fmt: skip
     want = np.array(solver.solve().x)[:n]
     np.testing.assert_allclose(_filter(y, stands)[:, 1], want, atol=2e-4)
+
+
+INERTIA = np.diag([9.0, 8.0, 2.0])
+
+
+def _momentum(quat: np.ndarray) -> np.ndarray:
+    """Angular momentum of a rigid body of `INERTIA` from each frame to the next (T - 1, 3)."""
+    turn = quat_log(quat_mul(quat[1:], quat_inv(quat[:-1])))
+    rot = quat_to_matrix(quat_mul(quat_exp(0.5 * turn), quat[:-1]))
+    return np.einsum("nij,jk,nlk,nl->ni", rot, INERTIA, rot, turn) * FPS
+
+
+def _tumble(n: int) -> np.ndarray:
+    t = np.arange(n)[:, None] / FPS
+    return quat_mul(quat_exp(t * np.array([0.0, 0.0, 1.1])), quat_exp(0.4 * np.sin(t * np.array([3.0, 4.0, 5.0]))))
+
+
+def test_an_orientation_with_the_momentum_of_the_body_is_left_alone() -> None:
+    quat = _tumble(50)
+    got = filter_turn(quat, _momentum(quat), INERTIA, np.zeros(50, bool), FPS, FILTER)
+    np.testing.assert_allclose(got, quat, atol=1e-8)
+
+
+def test_momentum_is_constant_in_flight_though_the_pelvis_wriggles() -> None:
+    quat, flight = _tumble(60), np.zeros(60, bool)
+    flight[22:36] = True
+    momentum = _momentum(quat)
+    got = filter_turn(quat, momentum, INERTIA, flight, FPS, replace(FILTER, turn_flight_rad_s2=0.01))
+    inside = _momentum(got)[21:36]
+    assert np.ptp(momentum[21:36], axis=0).max() > 5.0
+    assert np.ptp(inside, axis=0).max() < 0.05
+    away = np.linalg.norm(quat_log(quat_mul(got, quat_inv(quat))), axis=-1)
+    assert 0.02 < away.max() < 0.5
+    assert away[[0, -1]].max() < 0.2 * away.max()
+
+
+def test_turns_about_one_axis_are_the_least_squares_solution_of_the_stated_problem() -> None:
+    rng = np.random.default_rng(3)
+    n = 25
+    angle, flight = 0.05 * rng.normal(size=n).cumsum(), rng.random(n) < 0.4
+    body = 6.0 * rng.normal(size=n - 1)
+    rows, rhs = [np.eye(n) / FILTER.turn_rad], [angle / FILTER.turn_rad]
+    for t in range(1, n - 1):
+        row = np.zeros(n)
+        row[t - 1 : t + 2] = np.array([1.0, -2.0, 1.0]) * FPS**2
+        sd = FILTER.turn_flight_rad_s2 if flight[t] else FILTER.turn_stance_rad_s2
+        target = 0.0 if flight[t] else (body[t] - body[t - 1]) * FPS / INERTIA[1, 1]
+        rows.append(row[None] / sd)
+        rhs.append(np.array([target / sd]))
+    want = lsq_linear(np.concatenate(rows), np.concatenate(rhs)).x
+    axis = np.array([0.0, 1.0, 0.0])
+    got = filter_turn(quat_exp(angle[:, None] * axis), body[:, None] * axis, INERTIA, flight, FPS, FILTER)
+    np.testing.assert_allclose(quat_log(got), want[:, None] * axis, atol=1e-8)
+
+
+def test_the_orientation_turns_with_the_world() -> None:
+    quat, flight = _tumble(40), np.zeros(40, bool)
+    flight[15:25] = True
+    momentum = 0.5 * _momentum(quat)
+    yaw = quat_exp(np.array([0.0, 0.0, 2.0]))
+    turned = momentum @ quat_to_matrix(yaw).T
+    want = quat_mul(yaw, filter_turn(quat, momentum, INERTIA, flight, FPS, FILTER))
+    np.testing.assert_allclose(filter_turn(quat_mul(yaw, quat), turned, INERTIA, flight, FPS, FILTER), want, atol=1e-7)
+
+
+def test_two_frames_have_no_torque_to_filter() -> None:
+    quat = _tumble(2)
+    np.testing.assert_array_equal(
+        filter_turn(quat, _momentum(quat), INERTIA, np.array([True, True]), FPS, FILTER), quat
+    )

@@ -4,11 +4,14 @@ import mujoco
 import numpy as np
 
 from engine.humanoid.model import load_humanoid
+from engine.motion.dynamic_filter import GRAVITY
 from engine.motion.features import (
     REF_FULL_SIZE,
     REF_SRB_SIZE,
     angular_velocity,
+    before_flight,
     full_features,
+    linear_velocity,
     mean_inertia_b,
     srb_features,
     srb_motion,
@@ -22,7 +25,7 @@ FPS = 30.0
 
 def _features(root: np.ndarray, local: np.ndarray, contact: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     pos, quat = forward_kinematics(root, local)
-    srb = srb_motion(pos, quat, contact, FPS)
+    srb = srb_motion(pos, quat, quat[:, 0], contact, FPS)
     return srb_features(srb, contact), full_features(srb.com_pos_w, srb.srb_quat_w, pos, quat)
 
 
@@ -44,7 +47,7 @@ def test_features_do_not_change_when_the_motion_is_turned_and_moved() -> None:
 def test_layout_of_the_single_rigid_body_features() -> None:
     root, local, contact = _walk()
     pos, quat = forward_kinematics(root, local)
-    srb = srb_motion(pos, quat, contact, FPS)
+    srb = srb_motion(pos, quat, quat[:, 0], contact, FPS)
     s = srb_features(srb, contact)
     assert s.shape == (len(root), REF_SRB_SIZE)
     t = 17
@@ -64,7 +67,7 @@ def test_layout_of_the_single_rigid_body_features() -> None:
 def test_layout_of_the_full_body_features() -> None:
     root, local, contact = _walk()
     pos, quat = forward_kinematics(root, local)
-    srb = srb_motion(pos, quat, contact, FPS)
+    srb = srb_motion(pos, quat, quat[:, 0], contact, FPS)
     full = full_features(srb.com_pos_w, srb.srb_quat_w, pos, quat)
     assert full.shape == (len(root), REF_FULL_SIZE)
     t, body = 9, 5
@@ -79,7 +82,7 @@ def test_standing_soles_are_on_the_ground_and_swinging_ones_not_below() -> None:
     root, local, contact = _walk()
     root = root - np.array([0.0, 0.0, 0.02])
     pos, quat = forward_kinematics(root, local)
-    feet = srb_motion(pos, quat, contact, FPS).foot_pos_w
+    feet = srb_motion(pos, quat, quat[:, 0], contact, FPS).foot_pos_w
     assert (feet[..., 2] >= 0).all()
     assert (feet[(contact & 1) > 0, 0, 2] == 0).all()
     assert (feet[(contact & 2) > 0, 1, 2] == 0).all()
@@ -93,8 +96,36 @@ def test_velocities_are_central_differences() -> None:
     local = np.zeros((20, 15, 4))
     local[..., 0] = 1
     pos, quat = forward_kinematics(root, local)
-    vel = srb_motion(pos, quat, np.full(20, 3), FPS).com_vel_w
+    vel = srb_motion(pos, quat, quat[:, 0], np.full(20, 3), FPS).com_vel_w
     np.testing.assert_allclose(vel[1:-1, 0], 2 * t[1:-1], atol=1e-9)
+
+
+def test_before_a_flight_the_velocity_is_that_of_free_fall_to_the_next_frame() -> None:
+    t = np.arange(30) / FPS
+    push, fly = t < 10.5 / FPS, t > 10.5 / FPS
+    contact = np.where(push | (t > 20.5 / FPS), 3, 0)
+    up, along = np.where(push, 9.0 * t**2, 0.0), 1.3 * t
+    speed = 2.6
+    since = t - 10 / FPS
+    up = np.where(fly, up[10] + speed * since - 0.5 * GRAVITY * since**2, up)
+    pos = np.stack([along, 0 * t, 0.9 + up], -1)
+    take_off = before_flight(contact)
+    assert np.flatnonzero(take_off).tolist() == [10]
+    vel = linear_velocity(pos, FPS, take_off)
+    np.testing.assert_allclose(vel[10], [1.3, 0.0, speed], atol=1e-9)
+    np.testing.assert_allclose(vel[11:20, 2], speed - GRAVITY * since[11:20], atol=1e-9)
+    np.testing.assert_allclose(np.delete(vel, 10, 0), np.delete(linear_velocity(pos, FPS), 10, 0), atol=0)
+    # the body turns faster in flight than before it: at take-off the flight's rate counts
+    rate = np.array([0.0, -1.5, 0.2])
+    quat = quat_exp(np.where(fly, since, 0.2 * since)[:, None] * rate)
+    spin = angular_velocity(quat, FPS, take_off)
+    np.testing.assert_allclose(spin[10], rate, atol=1e-9)
+    np.testing.assert_allclose(angular_velocity(quat, FPS)[10], 0.6 * rate, atol=1e-9)
+
+
+def test_a_clip_that_ends_on_the_ground_takes_no_flight_from_beyond_it() -> None:
+    assert not before_flight(np.array([3, 3, 1])).any()
+    assert before_flight(np.array([0, 2, 0])).tolist() == [False, True, False]
 
 
 def test_centre_of_mass_and_inertia_agree_with_mujoco() -> None:
@@ -102,7 +133,7 @@ def test_centre_of_mass_and_inertia_agree_with_mujoco() -> None:
     model = load_humanoid()
     data = mujoco.MjData(model)
     pos, quat = forward_kinematics(root, local)
-    srb = srb_motion(pos, quat, contact, FPS)
+    srb = srb_motion(pos, quat, quat[:, 0], contact, FPS)
     names = {mujoco.mj_id2name(model, mujoco.mjtObj.mjOBJ_BODY, i): i for i in range(model.nbody)}
     t = 11
     for i, (name, kind) in enumerate(zip(BODY_NAMES, JOINT_TYPES, strict=True)):
@@ -126,4 +157,6 @@ def test_centre_of_mass_and_inertia_agree_with_mujoco() -> None:
     about_root = dense[3:6, 3:6] - armature
     r = quat_to_matrix(quat[t, 0]).T @ (srb.com_pos_w[t] - root[t])
     about_com = about_root - TOTAL_MASS * (r @ r * np.eye(3) - np.outer(r, r))
-    np.testing.assert_allclose(mean_inertia_b(pos[t : t + 1], quat[t : t + 1]), about_com, atol=1e-4)
+    np.testing.assert_allclose(
+        mean_inertia_b(pos[t : t + 1], quat[t : t + 1], quat[t : t + 1, 0]), about_com, atol=1e-4
+    )
