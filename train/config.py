@@ -245,6 +245,10 @@ class DeepMimicParams:
     lead_s: NonNegative
     scale_rad: Positive
     limit: Positive
+    noise_start_rad: Positive
+    noise_end_rad: Positive
+    average_rate: Annotated[float, Range(gt=0, le=1)]
+    sharpness: Positive
     normaliser_samples: Count
     hidden: Annotated[list[int], NotEmpty(), Range(ge=1)]
     eval_episodes: Count

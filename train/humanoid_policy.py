@@ -24,7 +24,7 @@ class HumanoidPolicy(nn.Module):
     Args:
         obs: Width of an observation row.
         hidden: Widths of the hidden layers.
-        scale_rad: What one unit of the network's output turns a joint by [rad]; also the exploration's deviation.
+        scale_rad: What one unit of the network's output turns a joint by [rad].
         limit: Largest output in those units.
     """
 

@@ -22,7 +22,16 @@ from export.to_onnx import build_graph
 from tests.train.small_runs import LIBRARY, REPO
 from train.__main__ import main
 from train.config import DeepMimicParams
-from train.deepmimic import collect, imitation_options, log_prob, make_learner, read_curve, update
+from train.deepmimic import (
+    Learner,
+    average_into,
+    collect,
+    imitation_options,
+    log_prob,
+    make_learner,
+    read_curve,
+    update,
+)
 from train.envs.humanoid_env import HumanoidEnv
 from train.humanoid_policy import ACTION, HumanoidPolicy, RunningNormaliser, load_humanoid_policy
 from train.ppo import Batch
@@ -152,6 +161,30 @@ def test_the_policy_normalises_scales_and_limits_and_can_be_traced() -> None:
     assert graph.graph.input[0].type.tensor_type.shape.dim[1].dim_value == OBS
 
 
+def test_the_kept_policy_is_the_average_of_the_trained_ones() -> None:
+    torch.manual_seed(0)
+    average, policy = HumanoidPolicy(OBS, [16], 0.05, 2.0), HumanoidPolicy(OBS, [16], 0.05, 2.0)
+    policy.obs_mean.fill_(3.0)
+    first, then = (parameters.detach().clone() for parameters in (average.network[0].weight, policy.network[0].weight))
+    average_into(average, policy, 0.25)
+    torch.testing.assert_close(average.network[0].weight.detach(), 0.75 * first + 0.25 * then)
+    assert torch.equal(average.obs_mean, policy.obs_mean)  # one normaliser, that of the networks trained with it
+    assert torch.equal(policy.network[0].weight, then)
+
+
+def test_exploration_goes_from_its_first_deviation_to_its_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    used: list[float] = []
+
+    def listening(env: HumanoidEnv, learner: Learner, std: float, p: DeepMimicParams) -> tuple[Batch, dict[str, float]]:
+        used.append(std)
+        return collect(env, learner, std, p)
+
+    monkeypatch.setattr("train.deepmimic.collect", listening)
+    changes = {"noise_start_rad": 0.06, "noise_end_rad": 0.02}
+    main(arguments(write_params(tmp_path, **changes), tmp_path / "run"))
+    assert used == pytest.approx([0.06, 0.05, 0.04, 0.03])
+
+
 def test_the_log_probability_is_that_of_a_gaussian() -> None:
     mean, action = torch.randn(5, 28), torch.randn(5, 28)
     expected = torch.distributions.Normal(mean, 0.3).log_prob(action).sum(1)
@@ -165,7 +198,7 @@ def test_an_update_makes_good_actions_likelier_and_the_rate_follows_the_divergen
     torch.manual_seed(0)
     learner = make_learner(p, {"obs": OBS, "hidden": [16], "scale_rad": 0.05, "limit": 20.0})
     env = HumanoidEnv(8, library, "walk", imitation_options(p), np.random.default_rng(0), 1)
-    batch, played = collect(env, learner, p)
+    batch, played = collect(env, learner, 0.05, p)
     assert batch.obs.shape == (48, OBS)
     assert played["reward"] > 0.5
     assert float(batch.value_target.max()) < 1.0  # rewards are scaled by 1 - gamma

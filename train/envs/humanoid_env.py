@@ -36,7 +36,8 @@ class ImitationOptions:
         residual: Actions are added to the reference's servo targets; otherwise they are the targets.
         lead_s: How far the reference's targets are ahead.
         episode_frames: Longest episode.
-        version: Reward, ``paper`` or ``official``. weights: Of its terms. w_i: Of the imitation.
+        version: Reward, ``paper`` or ``official``. weights: Of its terms. sharpness: Factor of its pose and velocity
+            errors; 1 is the published reward. w_i: Of the imitation.
         w_g: Of the goal direction; 0 is no goal. goal_speed_m_s: Wanted speed. goal_turn_rad: Largest change of the
             direction. goal_frames: Frames between two changes.
     """
@@ -51,6 +52,7 @@ class ImitationOptions:
     episode_frames: int
     version: str
     weights: TermWeights
+    sharpness: float
     w_i: float
     w_g: float
     goal_speed_m_s: float
@@ -136,7 +138,7 @@ class HumanoidEnv:
     def reward(self, ref: PlacedReference) -> Array:
         """``w^I r^I + w^G r^G`` (n,) of the present state."""
         o, b = self.options, self.batch
-        reward = o.w_i * imitation_reward(o.version, o.weights, b.qpos, b.qvel, b.bodies, ref)
+        reward = o.w_i * imitation_reward(o.version, o.weights, b.qpos, b.qvel, b.bodies, ref, o.sharpness)
         if self.goal_yaw_rad is not None:
             reward += o.w_g * goal_reward(b.bodies.com_vel_w, self.goal_yaw_rad, o.goal_speed_m_s)
         return reward
