@@ -243,10 +243,13 @@ class DeepMimicParams:
     mirroring: bool
     targets: Literal["residual", "absolute"]
     lead_s: NonNegative
+    feedforward: NonNegative
     scale_rad: Positive
     limit: Positive
     noise_start_rad: Positive
     noise_end_rad: Positive
+    noise_hold: Annotated[float, Range(ge=0, lt=1)]
+    noise_correlation: Annotated[float, Range(ge=0, lt=1)]
     average_rate: Annotated[float, Range(gt=0, le=1)]
     sharpness: Positive
     normaliser_samples: Count

@@ -22,9 +22,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from engine.humanoid.simulation import CONTROL_HZ, PHYSICS_HZ
+from engine.humanoid.simulation import ARMATURE_KG_M2, CONTROL_HZ
 from engine.motion.library import MotionLibrary
 from engine.params import params_digest
+from engine.players.deepmimic import ImitationControl, control_numbers, reference_texts
 from train.checkpoint import capture_rng, latest_checkpoint, restore_rng, save_checkpoint
 from train.config import AdaptivePpoParams, DeepMimicParams
 from train.envs.humanoid_env import HumanoidEnv, ImitationOptions
@@ -57,6 +58,9 @@ def log_prob(mean: Tensor, action: Tensor, std: float) -> Tensor:
 def collect(env: HumanoidEnv, learner: Learner, std: float, p: DeepMimicParams) -> tuple[Batch, dict[str, float]]:
     """Play ``p.ppo.steps`` steps with exploration of deviation ``std`` [rad].
 
+    The noise of a step resembles that of the step before, as a servo hardly follows what changes 30 times a second; its
+    likelihood is taken step by step (Hollenstein et al. 2024, Colored noise in PPO).
+
     Returns:
         The batch; the mean reward of a step and the mean length of the episodes that ended.
     """
@@ -67,21 +71,24 @@ def collect(env: HumanoidEnv, learner: Learner, std: float, p: DeepMimicParams) 
     fell_all, over_all = torch.zeros(steps, n, dtype=torch.bool), torch.zeros(steps, n, dtype=torch.bool)
     ages: list[np.ndarray] = []
     policy, critic = learner.policy, learner.critic
+    rho, noise = p.noise_correlation, torch.randn(n, 28)
     with torch.no_grad():
         for t in range(steps):
             mean = policy(obs)
-            action = mean + std * torch.randn_like(mean)
+            action = mean + std * noise
             obs_all[t], act_all[t], log_all[t] = obs, action, log_prob(mean, action, std)
             v[t] = critic(policy.features(obs))[:, 0]
             earned, fell, over = env.step(action.double().numpy())
             reward[t] = torch.from_numpy(earned * (1.0 - gamma))
             fell_all[t], over_all[t] = torch.from_numpy(fell), torch.from_numpy(over)
+            noise = rho * noise + math.sqrt(1.0 - rho * rho) * torch.randn_like(noise)
             obs = torch.from_numpy(env.observe())
             v_next[t] = critic(policy.features(obs))[:, 0]
             done = np.flatnonzero(fell | over)
             if len(done):
                 ages.append(env.age[done].copy())
                 env.restart(done)
+                noise[done] = torch.randn(len(done), 28)
                 obs = torch.from_numpy(env.observe())
     adv = advantages(reward, v, v_next, fell_all, over_all, gamma, p.ppo.lambda_)
     flat = adv.reshape(-1)
@@ -179,9 +186,9 @@ def imitation_options(p: DeepMimicParams) -> ImitationOptions:
     return ImitationOptions(
         rsi=p.rsi, early_termination=p.early_termination, fall_bodies=tuple(p.fall_bodies),
         pose_limit_m=p.pose_limit_m, mirroring=p.mirroring, residual=p.targets == "residual", lead_s=p.lead_s,
-        episode_frames=p.episode_frames, version=r.version, weights=r.paper if r.version == "paper" else r.official,
-        sharpness=p.sharpness, w_i=r.w_i, w_g=r.w_g, goal_speed_m_s=r.goal.speed_m_s, goal_turn_rad=r.goal.turn_rad,
-        goal_frames=r.goal.frames,
+        feedforward=p.feedforward, episode_frames=p.episode_frames, version=r.version,
+        weights=r.paper if r.version == "paper" else r.official, sharpness=p.sharpness, w_i=r.w_i, w_g=r.w_g,
+        goal_speed_m_s=r.goal.speed_m_s, goal_turn_rad=r.goal.turn_rad, goal_frames=r.goal.frames,
     )  # fmt: skip
 
 
@@ -242,7 +249,8 @@ def train_deepmimic(p: DeepMimicParams, library: MotionLibrary, clip: str, seed:
         truncate_log(out / "curve.csv", "iteration", first)
     progress = Progress(iterations * per_iteration, first * per_iteration, f"deepmimic {clip}")
     for iteration in range(first, iterations):
-        std = p.noise_start_rad + (p.noise_end_rad - p.noise_start_rad) * iteration / iterations
+        late = max(0.0, iteration / iterations - p.noise_hold) / (1.0 - p.noise_hold)
+        std = p.noise_start_rad + (p.noise_end_rad - p.noise_start_rad) * late
         batch, played = collect(env, learner, std, p)
         stats = update(batch, learner, std, p.ppo)
         if iteration * per_iteration < p.normaliser_samples:
@@ -290,16 +298,20 @@ def policy_facts(
     p: DeepMimicParams, library: MotionLibrary, env: HumanoidEnv, clip: str, seed: int, samples: int
 ) -> dict[str, object]:
     """What a player or an export must know of a trained policy."""
+    control = ImitationControl(
+        residual=p.targets == "residual", mirroring=p.mirroring, lead_s=p.lead_s, feedforward=p.feedforward,
+        armature_kg_m2=ARMATURE_KG_M2, round_frames=len(env.cycle),
+        half_round_frames=env.cycle.half if p.mirroring else 0,
+    )  # fmt: skip
     return {
         "method": "deepmimic",
         "clip": clip,
-        "targets": p.targets,
-        "lead_s": p.lead_s,
-        "half_round_frames": env.cycle.half if p.mirroring else 0,
-        "round_frames": len(env.cycle),
         "goal": p.reward.w_g > 0,
-        "control_hz": CONTROL_HZ,
-        "physics_hz": PHYSICS_HZ,
+        "mass_kg": float(library.mass_kg),
+        "inertia_b": np.asarray(library.inertia_b, np.float64).ravel().tolist(),
+        "body_frame": "parent",
+        "controller": control_numbers(control, env.batch.model),
+        "reference": reference_texts(env.cycle, clip, control, env.batch.model),
         "data_licence": library.licence[env.cycle.clip],
         "params_digest": params_digest(p),
         "seed": seed,

@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 import torch
 
-from engine.humanoid.observe import OBS, humanoid_action
+from engine.humanoid.observe import OBS
 from engine.motion.library import MotionLibrary
 from engine.overrides import override
 from engine.params import read_section
-from engine.policy_layout import width
+from engine.policy_layout import humanoid_action, width
 from export.to_onnx import build_graph
 from tests.train.small_runs import LIBRARY, REPO
 from train.__main__ import main
@@ -33,7 +33,7 @@ from train.deepmimic import (
     update,
 )
 from train.envs.humanoid_env import HumanoidEnv
-from train.humanoid_policy import ACTION, HumanoidPolicy, RunningNormaliser, load_humanoid_policy
+from train.humanoid_policy import ACTION, HumanoidPolicy, RunningNormaliser, load_humanoid_policy, policy_kind
 from train.ppo import Batch
 
 ITERATIONS = 4
@@ -100,12 +100,10 @@ def test_a_training_logs_finite_numbers_and_says_what_it_made(finished: Path) ->
     policy, info = load_humanoid_policy(finished / "policy.pt")
     assert isinstance(policy, HumanoidPolicy)
     assert info["method"] == "deepmimic"
-    assert (info["clip"], info["targets"], info["half_round_frames"], info["round_frames"]) == (
-        "walk",
-        "residual",
-        19,
-        38,
-    )
+    assert (info["clip"], info["body_frame"], info["goal"]) == ("walk", "parent", False)
+    controller = info["controller"]
+    assert (controller["residual"], controller["round_frames"], controller["half_round_frames"]) == (1, 38, 19)
+    assert policy_kind(finished / "policy.pt") == "humanoid"
     assert not (finished / "checkpoints").exists()
     assert (finished / "train.json").is_file()
 
@@ -169,7 +167,7 @@ def test_the_kept_policy_is_the_average_of_the_trained_ones() -> None:
     average_into(average, policy, 0.25)
     torch.testing.assert_close(average.network[0].weight.detach(), 0.75 * first + 0.25 * then)
     assert torch.equal(average.obs_mean, policy.obs_mean)  # one normaliser, that of the networks trained with it
-    assert torch.equal(policy.network[0].weight, then)
+    torch.testing.assert_close(policy.network[0].weight, then, atol=0, rtol=0)
 
 
 def test_exploration_goes_from_its_first_deviation_to_its_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,7 +28,7 @@ CHEST = slice(7, 11)
 
 @pytest.fixture(scope="module")
 def cycle(library: MotionLibrary) -> ReferenceCycle:
-    return build_reference(library, "walk", 0.0)
+    return build_reference(library, "walk", 0.0, 0.0)
 
 
 def terms(

@@ -58,7 +58,7 @@ def imitation_terms(
         version: ``paper`` or ``official``.
         qpos: Generalised positions (n, 43). qvel: Velocities (n, 34). bodies: World states of the same.
         ref: The reference at the same instant.
-        sharpness: Factor of the pose and velocity errors; 1 is the published reward.
+        sharpness: Factor of all errors but the end effectors'; 1 is the published reward.
     """
     if version not in VERSIONS:
         raise InputError(f"reward.version (found {version}, expected paper or official)")
@@ -80,11 +80,11 @@ def imitation_terms(
     if official:
         root2 = _square(ref_root - sim_root) + 0.1 * angle2[:, 0]
         root2 += 0.01 * _square(ref.qvel[:, :3] - qvel[:, :3]) + 0.001 * spin2[:, 0]
-        terms["w_r"] = np.exp(-5.0 * root2)
-        terms["w_c"] = np.exp(-10.0 * 0.1 * _square(ref.com_vel_w - bodies.com_vel_w))
+        terms["w_r"] = np.exp(-5.0 * sharpness * root2)
+        terms["w_c"] = np.exp(-10.0 * 0.1 * sharpness * _square(ref.com_vel_w - bodies.com_vel_w))
     else:
         terms["w_r"] = np.zeros(len(qpos))
-        terms["w_c"] = np.exp(-10.0 * _square(ref.com_pos_w - bodies.com_pos_w))
+        terms["w_c"] = np.exp(-10.0 * sharpness * _square(ref.com_pos_w - bodies.com_pos_w))
     return terms
 
 
