@@ -223,7 +223,8 @@ class AdaptivePpoParams:
     lr_start: Positive
     lr_min: Positive
     lr_max: Positive
-    kl_target: Positive
+    kl_start: Positive
+    kl_end: Positive
     critic_lr: Positive
     clip_norm: Positive
     critic_hidden: Annotated[list[int], NotEmpty(), Range(ge=1)]

@@ -100,8 +100,8 @@ def collect(env: HumanoidEnv, learner: Learner, std: float, p: DeepMimicParams) 
     return batch, {"reward": float(reward.mean()) / (1.0 - gamma), "episode_s": lived / CONTROL_HZ}
 
 
-def update(batch: Batch, learner: Learner, std: float, p: AdaptivePpoParams) -> dict[str, float]:
-    """Run the epochs of one iteration, then adapt the actor's learning rate.
+def update(batch: Batch, learner: Learner, std: float, kl_target: float, p: AdaptivePpoParams) -> dict[str, float]:
+    """Run the epochs of one iteration, then adapt the actor's learning rate to a KL divergence near ``kl_target``.
 
     Returns:
         Means over the last epoch: KL estimate, share of clipped samples, value loss; and the new rate.
@@ -131,9 +131,9 @@ def update(batch: Batch, learner: Learner, std: float, p: AdaptivePpoParams) -> 
                 sums["clipped"] += float(((ratio - 1).abs() > p.clip).float().mean()) / len(parts)
                 sums["value_loss"] += float(value_loss) / len(parts)
     group = learner.actor_optimiser.param_groups[0]
-    if sums["kl"] > 2.0 * p.kl_target:
+    if sums["kl"] > 2.0 * kl_target:
         group["lr"] = max(p.lr_min, group["lr"] / 1.5)
-    elif sums["kl"] < 0.5 * p.kl_target:
+    elif sums["kl"] < 0.5 * kl_target:
         group["lr"] = min(p.lr_max, group["lr"] * 1.5)
     return {**sums, "lr": group["lr"]}
 
@@ -251,8 +251,9 @@ def train_deepmimic(p: DeepMimicParams, library: MotionLibrary, clip: str, seed:
     for iteration in range(first, iterations):
         late = max(0.0, iteration / iterations - p.noise_hold) / (1.0 - p.noise_hold)
         std = p.noise_start_rad + (p.noise_end_rad - p.noise_start_rad) * late
+        kl_target = p.ppo.kl_start + (p.ppo.kl_end - p.ppo.kl_start) * late
         batch, played = collect(env, learner, std, p)
-        stats = update(batch, learner, std, p.ppo)
+        stats = update(batch, learner, std, kl_target, p.ppo)
         if iteration * per_iteration < p.normaliser_samples:
             learner.normaliser.add(batch.obs)
             learner.normaliser.into(learner.policy)

@@ -178,9 +178,28 @@ def test_exploration_goes_from_its_first_deviation_to_its_last(tmp_path: Path, m
         return collect(env, learner, std, p)
 
     monkeypatch.setattr("train.deepmimic.collect", listening)
-    changes = {"noise_start_rad": 0.06, "noise_end_rad": 0.02}
-    main(arguments(write_params(tmp_path, **changes), tmp_path / "run"))
-    assert used == pytest.approx([0.06, 0.05, 0.04, 0.03])
+    for hold, expected in ((0.0, [0.06, 0.05, 0.04, 0.03]), (0.5, [0.06, 0.06, 0.06, 0.04])):
+        used.clear()
+        changes = {"noise_start_rad": 0.06, "noise_end_rad": 0.02, "noise_hold": hold}
+        main(arguments(write_params(tmp_path, **changes), tmp_path / f"run{hold}"))
+        assert used == pytest.approx(expected)
+
+
+def test_noise_resembles_that_of_the_step_before(tmp_path: Path, library: MotionLibrary) -> None:
+    found = []
+    for correlation in (0.0, 0.8):
+        changes = {"noise_correlation": correlation, "episode_frames": 600, "early_termination": False, "ppo.steps": 40}
+        p = read_section(write_params(tmp_path, **changes), "train.deepmimic", DeepMimicParams)
+        torch.manual_seed(0)
+        learner = make_learner(p, {"obs": OBS, "hidden": [16], "scale_rad": 0.05, "limit": 20.0})
+        with torch.no_grad():
+            learner.policy.network[-1].weight.zero_()  # so that an action is its noise
+        env = HumanoidEnv(8, library, "walk", imitation_options(p), np.random.default_rng(0), 1)
+        batch, _ = collect(env, learner, 0.05, p)
+        noise = batch.action.reshape(40, 8, 28) / 0.05
+        assert float(noise.std()) == pytest.approx(1.0, abs=0.1)
+        found.append(float((noise[1:] * noise[:-1]).mean() / (noise * noise).mean()))
+    assert found == pytest.approx([0.0, 0.8], abs=0.05)
 
 
 def test_the_log_probability_is_that_of_a_gaussian() -> None:
@@ -206,10 +225,10 @@ def test_an_update_makes_good_actions_likelier_and_the_rate_follows_the_divergen
     taught = Batch(batch.obs, batch.action, batch.log_prob, wanted, batch.value_target)
     before = learner.policy(batch.obs)[:, 0].mean().detach()
     rate = learner.actor_optimiser.param_groups[0]["lr"]
-    stats = update(taught, learner, 0.05, p.ppo)
+    stats = update(taught, learner, 0.05, 0.01, p.ppo)
     assert float(learner.policy(batch.obs)[:, 0].mean().detach()) > float(before)
-    assert stats["kl"] < 0.5 * p.ppo.kl_target
+    assert stats["kl"] < 0.5 * 0.01
     assert stats["lr"] == pytest.approx(1.5 * rate)
     learner.actor_optimiser.param_groups[0]["lr"] = 0.05
-    stats = update(taught, learner, 0.05, p.ppo)
+    stats = update(taught, learner, 0.05, 0.01, p.ppo)
     assert stats["lr"] == pytest.approx(0.05 / 1.5)
