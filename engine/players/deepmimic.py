@@ -149,15 +149,14 @@ class DeepMimicPlayer:
         meta = policy.metadata
         self.control = control_of(meta.controller, meta.method)
         self.batch = HumanoidBatch(n, self.options.threads)
-        self._check(meta.reference)
-        self.clip = meta.reference["clip"]
+        self._cycles: dict[int, ReferenceCycle] = {}
+        self.clip = self._checked_clip(meta.reference)
         if self.options.friction is not None:
             self.batch.model.geom_friction[:, 0] = self.options.friction
         if self.options.mass_scale != 1.0:
             self.batch.model.body_mass[:] *= self.options.mass_scale
             self.batch.model.body_inertia[:] *= self.options.mass_scale
             mujoco.mj_setConst(self.batch.model, mujoco.MjData(self.batch.model))
-        self._cycles: dict[int, ReferenceCycle] = {}
         self._groups: list[_Group] = []
         self.round_frame, self.ref_frame = np.zeros(n, np.int64), np.zeros(n, np.int64)
         self.last = np.zeros(n, np.int64)
@@ -282,8 +281,8 @@ class DeepMimicPlayer:
         name = self.library.names[clip]
         return name == f"{self.clip}_mirror" or self.clip == f"{name}_mirror"
 
-    def _check(self, reference: Mapping[str, str]) -> None:
-        """Refuse a policy of another body or another motion than ours."""
+    def _checked_clip(self, reference: Mapping[str, str]) -> str:
+        """The clip that the policy imitates; refuses a policy of another body or another motion than ours."""
         where = self.policy.metadata.method
         for key in ("clip", "clip_digest", "model_digest"):
             if key not in reference:
@@ -292,7 +291,7 @@ class DeepMimicPlayer:
         if clip not in self.library.names:
             raise InputError.at(where, None, f"reference.clip: not in the library (found {clip})")
         control = self.control
-        cycle = build_reference(self.library, clip, control.lead_s, control.feedforward)
+        cycle = self._cycle(self.library.names.index(clip))
         half = cycle.half if control.mirroring else 0
         for key, found, expected in (
             ("controller.armature_kg_m2", control.armature_kg_m2, ARMATURE_KG_M2),
@@ -305,3 +304,4 @@ class DeepMimicPlayer:
                 raise InputError.at(
                     where, None, f"{key}: not of this engine or library (found {found}, expected {expected})"
                 )
+        return clip
