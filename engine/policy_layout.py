@@ -1,7 +1,7 @@
 """Observation and action of a policy as named pieces with size, unit and frame.
 
-The pieces stand in a policy file's metadata and say what every number of a row means; the unified family's layout is
-fixed here, and a file that says otherwise is refused. Frames: ``srb`` the simulated rigid body, ``ff`` its
+The pieces stand in a policy file's metadata and say what every number of a row means; the layouts are fixed here, and a
+file that says otherwise is refused. Frames: ``srb`` the simulated rigid body, ``ff`` its
 forward-facing frame (yaw only, origin at the centre of mass), ``proj`` the same axes on the ground below it, ``ref_ff``
 and ``ref_proj`` those of the reference's own body at the next frame.
 
@@ -63,6 +63,37 @@ def unified_action(body_frame: str, n_bodies: int = 15) -> tuple[Piece, ...]:
         Piece("bodies", BODY_WIDTH * n_bodies, "m, rot6", body_frame),
         Piece("contact_logits", 4, "logit none/left/right/both", "-"),
     )
+
+
+HARMONICS = 4
+"""Of the phase: one alone leaves it to the network to tell neighbouring frames of a fast motion apart."""
+
+
+def humanoid_observation(goal: bool = False, n_balls: int = 8, n_hinges: int = 4) -> tuple[Piece, ...]:
+    """Return the 120 observations of the MuJoCo humanoid, all in its heading frame; a goal direction adds 2.
+
+    The heading frame stands at the root's ground point, x along the root's x axis in the plane. Joints stand in the
+    order of the bodies, ball joints before hinges.
+    """
+    pieces = (
+        Piece("root_height", 1, "m", "heading"),
+        Piece("root_rot6", 6, "1", "heading"),
+        Piece("heading_error", 2, "sin, cos of heading minus the reference's", "-"),
+        Piece("root_drift", 2, "m, to the reference's root", "heading"),
+        Piece("root_vel", 3, "m/s", "heading"),
+        Piece("root_spin", 3, "rad/s", "heading"),
+        Piece("joint_rot6", 6 * n_balls, "1, a ball joint", "parent"),
+        Piece("hinge_angle", n_hinges, "rad", "-"),
+        Piece("joint_vel", 3 * n_balls + n_hinges, "rad/s, in the order of the action", "body"),
+        Piece("key_positions", 3 * 5, "m, head, wrists, ankles from the root", "heading"),
+        Piece("phase", 2 * HARMONICS, f"sin, cos of 2 pi phase, then of 2 to {HARMONICS} times that", "-"),
+    )
+    return (*pieces, Piece("goal_direction", 2, "1", "heading")) if goal else pieces
+
+
+def humanoid_action(n_balls: int = 8, n_hinges: int = 4) -> tuple[Piece, ...]:
+    """Return the 28 actions of the MuJoCo humanoid: servo targets, or what is added to the reference's."""
+    return (Piece("servo_target", 3 * n_balls + n_hinges, "rad, exponential map", "parent"),)
 
 
 def width(pieces: tuple[Piece, ...]) -> int:

@@ -12,7 +12,14 @@ import numpy as np
 from onnx import ModelProto
 
 from engine.errors import InputError
-from engine.policy_layout import Piece, unified_action, unified_observation, width
+from engine.policy_layout import (
+    Piece,
+    humanoid_action,
+    humanoid_observation,
+    unified_action,
+    unified_observation,
+    width,
+)
 from engine.skeleton import BODY_NAMES
 
 METADATA_KEY = "gaitforge"
@@ -37,7 +44,8 @@ class PolicyMetadata:
         mass_kg: Mass of the single rigid body [kg].
         inertia_b: Its inertia about the centre of mass, body axes [kg m^2], shape (3, 3).
         controller: Numbers the engine's step takes, such as gains, by name.
-        body_frame: Frame of the action's bodies, ``srb`` or ``proj``.
+        body_frame: Frame of the action's bodies, ``srb`` or ``proj``; of its joints, ``parent``.
+        reference: Texts that bind the policy to its motion and body, by name; empty for the unified family.
         data_licence: Licence of the motion data behind the policy.
         params_digest: Digest of the parameters it was trained with.
         recorded_obs: An observation row whose action is known, shape (n_obs,).
@@ -56,6 +64,7 @@ class PolicyMetadata:
     inertia_b: np.ndarray
     controller: Mapping[str, float]
     body_frame: str
+    reference: Mapping[str, str]
     data_licence: str
     params_digest: str
     recorded_obs: np.ndarray
@@ -113,6 +122,7 @@ def read_metadata(path: str | os.PathLike[str], model: ModelProto) -> tuple[Poli
         inertia_b=reader.numbers("inertia_b", (3, 3)),
         controller=reader.controller(),
         body_frame=body_frame,
+        reference=reader.texts("reference"),
         data_licence=reader.text("data_licence"),
         params_digest=reader.text("params_digest"),
         recorded_obs=pair.numbers("obs", (width(observation),)).astype(np.float32),
@@ -149,14 +159,17 @@ def _check_layout(
     action: tuple[Piece, ...],
     n_bodies: int,
 ) -> None:
-    if method not in _UNIFIED:
+    if method in _UNIFIED:
+        if body_frame not in ("srb", "proj"):
+            refuse(path, "body_frame", f"'{body_frame}'", "'srb' or 'proj'")
+        layouts = unified_observation(n_bodies), unified_action(body_frame, n_bodies)
+    elif method == "deepmimic":
+        if body_frame != "parent":
+            refuse(path, "body_frame", f"'{body_frame}'", "'parent'")
+        layouts = humanoid_observation(), humanoid_action()
+    else:
         return
-    if body_frame not in ("srb", "proj"):
-        refuse(path, "body_frame", f"'{body_frame}'", "'srb' or 'proj'")
-    for key, found, expected in (
-        ("observation", observation, unified_observation(n_bodies)),
-        ("action", action, unified_action(body_frame, n_bodies)),
-    ):
+    for key, found, expected in (("observation", observation, layouts[0]), ("action", action, layouts[1])):
         if width(found) != width(expected):
             refuse(path, f"{key}: width of the layout", width(found), f"{width(expected)} for {method}")
         for index, (have, want) in enumerate(zip(found, expected, strict=False)):
@@ -203,6 +216,16 @@ class _MetadataReader:
         if not isinstance(value, str) or not value.strip():
             self.refuse(key, repr(value), "text")
         return value
+
+    def texts(self, key: str) -> dict[str, str]:
+        """An object of texts, empty where the key is absent."""
+        table = self.raw.get(key, {})
+        if not isinstance(table, dict):
+            self.refuse(key, type(table).__name__, "an object of texts")
+        for name, value in table.items():
+            if not isinstance(value, str):
+                self.refuse(f"{key}.{name}", repr(value)[:60], "text")
+        return dict(table)
 
     def positive(self, key: str) -> float:
         value = self.value(key)

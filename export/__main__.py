@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -20,9 +20,9 @@ from engine.atomic import write_atomic
 from engine.errors import run_main
 from engine.params import Positive, Range, Seed, read_section
 from engine.policy import Policy
-from engine.policy_layout import unified_observation, width
+from engine.policy_layout import width
 from export.card import model_card
-from export.metadata import build_metadata, metadata_json, record_pair
+from export.metadata import build_metadata, layouts, metadata_json, record_pair
 from export.parity import check_parity, measure_parity, parity_json, parity_observations
 from export.to_onnx import build_graph, model_bytes
 
@@ -62,7 +62,7 @@ def export_policy(
     """
     module = module.eval()
     samples = np.asarray(info["obs_samples"], dtype=np.float32) if "obs_samples" in info else None
-    observation = unified_observation()
+    observation, _ = layouts(info)
     rows = parity_observations(observation, params.seed, samples)
     obs, action = record_pair(module, rows.get("recorded", rows["random"])[0])
     metadata = build_metadata(source, info, obs, action)
@@ -84,9 +84,13 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--card", required=True, help="model card to write (.md)")
     args = parser.parse_args(argv)
     params = read_section(args.params, "export", ExportParams)
+    from train.humanoid_policy import load_humanoid_policy, policy_kind
     from train.networks import load_policy_module
 
-    module, info = load_policy_module(args.policy)
+    load: Callable[[Any], tuple[nn.Module, dict[str, Any]]] = load_policy_module
+    if policy_kind(args.policy) == "humanoid":
+        load = load_humanoid_policy
+    module, info = load(args.policy)
     data, parity, card = export_policy(module, info, params, args.policy)
     write_atomic(args.out, data)
     write_atomic(args.parity, parity_json(parity))

@@ -14,9 +14,14 @@ _FRAMES = {
     "proj": "the same axes, origin on the ground below the centre of mass",
     "ref_ff": "`ff` of the reference's own body at the next frame",
     "ref_proj": "`proj` of the reference's own body at the next frame",
+    "heading": "yaw of the root only, origin at the root's ground point",
+    "parent": "axes of the joint's parent body",
+    "body": "axes of the joint's own body",
     "-": "no frame",
 }
-_IN_METADATA = ("method", "mass_kg", "inertia_b", "controller", "body_frame", "data_licence", "params_digest")
+_IN_METADATA = (
+    "method", "mass_kg", "inertia_b", "controller", "body_frame", "reference", "data_licence", "params_digest"
+)  # fmt: skip
 
 
 def model_card(
@@ -73,9 +78,11 @@ def model_card(
         "Frames: " + "; ".join(f"`{name}` {text}" for name, text in _FRAMES.items() if name in used) + ".",
         f"Bodies: {', '.join(metadata.body_names)}.",
         "",
+        *_reference(metadata),
         "## Controller",
         "",
-        "Numbers of the rigid-body controller that the policy was trained with; the engine reads them from the file.",
+        f"Numbers of the {'servos' if metadata.reference else 'rigid-body controller'} that the policy was trained "
+        "with; the engine reads them from the file.",
         "",
         "| name | value |",
         "|---|---|",
@@ -90,6 +97,13 @@ def model_card(
         "",
     ]
     return "\n".join(lines)
+
+
+def _reference(metadata: PolicyMetadata) -> list[str]:
+    if not metadata.reference:
+        return []
+    rows = [f"| {name} | {text} |" for name, text in sorted(metadata.reference.items())]
+    return ["## Reference", "", "What the policy imitates, and how.", "", "| | |", "|---|---|", *rows, ""]
 
 
 def _table(pieces: tuple[Piece, ...]) -> list[str]:

@@ -14,7 +14,14 @@ from torch import nn
 
 from engine import skeleton
 from engine.errors import InputError
-from engine.policy_layout import Piece, unified_action, unified_observation, width
+from engine.policy_layout import (
+    Piece,
+    humanoid_action,
+    humanoid_observation,
+    unified_action,
+    unified_observation,
+    width,
+)
 from engine.policy_metadata import FORMAT_VERSION
 
 CONTROL_HZ = 30
@@ -25,13 +32,13 @@ _NEEDED = ("method", "mass_kg", "inertia_b", "controller", "body_frame", "data_l
 def build_metadata(
     path: str | os.PathLike[str], info: Mapping[str, Any], recorded_obs: np.ndarray, recorded_action: np.ndarray
 ) -> dict[str, Any]:
-    """Assemble the metadata of a policy of the unified family.
+    """Assemble the metadata of a policy.
 
     Args:
         path: The checkpoint, named in errors.
         info: What training stored beside the weights: ``method``, ``mass_kg``, ``inertia_b`` (9 numbers),
-            ``controller`` (numbers by name), ``body_frame``, ``data_licence``, ``params_digest``; other keys are for
-            the card.
+            ``controller`` (numbers by name), ``body_frame``, ``data_licence``, ``params_digest``, and for some
+            ``reference`` (texts by name); other keys are for the card.
         recorded_obs: An observation row, float32, shape (n_obs,).
         recorded_action: What the torch policy gives for it, float32, shape (n_action,).
 
@@ -45,13 +52,15 @@ def build_metadata(
         if key not in info:
             found = ", ".join(sorted(info)) or "nothing"
             raise InputError.at(path, None, f"info.{key} missing (found {found}, expected '{key}')")
-    observation, action = unified_observation(), unified_action(str(info["body_frame"]))
+    observation, action = layouts(info)
     for key, row, pieces in (("observation", recorded_obs, observation), ("action", recorded_action, action)):
         if row.shape != (width(pieces),):
             raise InputError.at(path, None, f"{key}: width (found {list(row.shape)}, expected [{width(pieces)}])")
         if not np.isfinite(row).all():
             raise InputError.at(path, None, f"{key}: recorded row (found a number that is not finite, expected finite)")
+    reference = {"reference": {str(k): str(v) for k, v in info["reference"].items()}} if "reference" in info else {}
     return {
+        **reference,
         "format_version": FORMAT_VERSION,
         "method": str(info["method"]),
         "control_hz": CONTROL_HZ,
@@ -68,6 +77,13 @@ def build_metadata(
         "params_digest": str(info["params_digest"]),
         "recorded": {"obs": shortest(recorded_obs), "action": shortest(recorded_action)},
     }
+
+
+def layouts(info: Mapping[str, Any]) -> tuple[tuple[Piece, ...], tuple[Piece, ...]]:
+    """Observation and action layout of the policy that ``info`` is about."""
+    if info.get("method") == "deepmimic":
+        return humanoid_observation(bool(info.get("goal"))), humanoid_action()
+    return unified_observation(), unified_action(str(info.get("body_frame")))
 
 
 def metadata_json(metadata: Mapping[str, Any]) -> str:

@@ -13,7 +13,7 @@ PACKAGES = ("engine", "train", "export", "benchmarks")
 ALLOWED = {
     "engine": ("engine",),
     "train": ("train", "engine"),
-    "export": ("export", "train.networks", "engine"),
+    "export": ("export", "train.networks", "train.humanoid_policy", "engine"),
     "benchmarks": ("benchmarks", "engine"),
 }
 # The run-time must work where no training stack is installed.

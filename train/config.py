@@ -223,7 +223,8 @@ class AdaptivePpoParams:
     lr_start: Positive
     lr_min: Positive
     lr_max: Positive
-    kl_target: Positive
+    kl_start: Positive
+    kl_end: Positive
     critic_lr: Positive
     clip_norm: Positive
     critic_hidden: Annotated[list[int], NotEmpty(), Range(ge=1)]
@@ -243,8 +244,15 @@ class DeepMimicParams:
     mirroring: bool
     targets: Literal["residual", "absolute"]
     lead_s: NonNegative
+    feedforward: NonNegative
     scale_rad: Positive
     limit: Positive
+    noise_start_rad: Positive
+    noise_end_rad: Positive
+    noise_hold: Annotated[float, Range(ge=0, lt=1)]
+    noise_correlation: Annotated[float, Range(ge=0, lt=1)]
+    average_rate: Annotated[float, Range(gt=0, le=1)]
+    sharpness: Positive
     normaliser_samples: Count
     hidden: Annotated[list[int], NotEmpty(), Range(ge=1)]
     eval_episodes: Count

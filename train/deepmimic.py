@@ -2,11 +2,14 @@
 
 The recipe that makes it cheap: servo targets are the reference's plus a residual, symmetric
 clips are learnt by half rounds, networks are small, exploration is 0.05 rad, rewards are scaled by 1 - gamma so that
-values lie in [0, 1], the critic has its own optimiser, and the actor's rate follows the KL divergence.
+values lie in [0, 1], the critic has its own optimiser, and the actor's rate follows the KL divergence. Training counts
+pose and velocity errors several times (the published reward is forgiving), exploration shrinks, and the policy that is
+kept is a running average of the trained ones.
 """
 
 from __future__ import annotations
 
+import copy
 import csv
 import dataclasses
 import math
@@ -19,9 +22,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from engine.humanoid.simulation import CONTROL_HZ, PHYSICS_HZ
+from engine.humanoid.simulation import ARMATURE_KG_M2, CONTROL_HZ
 from engine.motion.library import MotionLibrary
 from engine.params import params_digest
+from engine.players.deepmimic import ImitationControl, control_numbers, reference_texts
 from train.checkpoint import capture_rng, latest_checkpoint, restore_rng, save_checkpoint
 from train.config import AdaptivePpoParams, DeepMimicParams
 from train.envs.humanoid_env import HumanoidEnv, ImitationOptions
@@ -38,6 +42,7 @@ class Learner(NamedTuple):
     """Everything that an update changes."""
 
     policy: HumanoidPolicy
+    average: HumanoidPolicy  # of the policies so far, the later the more; the one that is kept
     critic: nn.Module
     actor_optimiser: torch.optim.Optimizer
     critic_optimiser: torch.optim.Optimizer
@@ -50,8 +55,15 @@ def log_prob(mean: Tensor, action: Tensor, std: float) -> Tensor:
     return -0.5 * (z * z).sum(1) - action.shape[1] * (math.log(std) + 0.5 * math.log(2.0 * math.pi))
 
 
-def collect(env: HumanoidEnv, learner: Learner, p: DeepMimicParams) -> tuple[Batch, dict[str, float]]:
-    """Play ``p.ppo.steps`` steps with exploration; the batch, the mean reward and the length of the ended episodes."""
+def collect(env: HumanoidEnv, learner: Learner, std: float, p: DeepMimicParams) -> tuple[Batch, dict[str, float]]:
+    """Play ``p.ppo.steps`` steps with exploration of deviation ``std`` [rad].
+
+    The noise of a step resembles that of the step before, as a servo hardly follows what changes 30 times a second; its
+    likelihood is taken step by step (Hollenstein et al. 2024, Colored noise in PPO).
+
+    Returns:
+        The batch; the mean reward of a step and the mean length of the episodes that ended.
+    """
     steps, n, gamma = p.ppo.steps, env.n, p.ppo.gamma
     obs = torch.from_numpy(env.observe())
     obs_all, act_all = torch.zeros(steps, n, obs.shape[1]), torch.zeros(steps, n, 28)
@@ -59,21 +71,24 @@ def collect(env: HumanoidEnv, learner: Learner, p: DeepMimicParams) -> tuple[Bat
     fell_all, over_all = torch.zeros(steps, n, dtype=torch.bool), torch.zeros(steps, n, dtype=torch.bool)
     ages: list[np.ndarray] = []
     policy, critic = learner.policy, learner.critic
+    rho, noise = p.noise_correlation, torch.randn(n, 28)
     with torch.no_grad():
         for t in range(steps):
             mean = policy(obs)
-            action = mean + p.scale_rad * torch.randn_like(mean)
-            obs_all[t], act_all[t], log_all[t] = obs, action, log_prob(mean, action, p.scale_rad)
+            action = mean + std * noise
+            obs_all[t], act_all[t], log_all[t] = obs, action, log_prob(mean, action, std)
             v[t] = critic(policy.features(obs))[:, 0]
             earned, fell, over = env.step(action.double().numpy())
             reward[t] = torch.from_numpy(earned * (1.0 - gamma))
             fell_all[t], over_all[t] = torch.from_numpy(fell), torch.from_numpy(over)
+            noise = rho * noise + math.sqrt(1.0 - rho * rho) * torch.randn_like(noise)
             obs = torch.from_numpy(env.observe())
             v_next[t] = critic(policy.features(obs))[:, 0]
             done = np.flatnonzero(fell | over)
             if len(done):
                 ages.append(env.age[done].copy())
                 env.restart(done)
+                noise[done] = torch.randn(len(done), 28)
                 obs = torch.from_numpy(env.observe())
     adv = advantages(reward, v, v_next, fell_all, over_all, gamma, p.ppo.lambda_)
     flat = adv.reshape(-1)
@@ -85,8 +100,8 @@ def collect(env: HumanoidEnv, learner: Learner, p: DeepMimicParams) -> tuple[Bat
     return batch, {"reward": float(reward.mean()) / (1.0 - gamma), "episode_s": lived / CONTROL_HZ}
 
 
-def update(batch: Batch, learner: Learner, std: float, p: AdaptivePpoParams) -> dict[str, float]:
-    """Run the epochs of one iteration, then adapt the actor's learning rate.
+def update(batch: Batch, learner: Learner, std: float, kl_target: float, p: AdaptivePpoParams) -> dict[str, float]:
+    """Run the epochs of one iteration, then adapt the actor's learning rate to a KL divergence near ``kl_target``.
 
     Returns:
         Means over the last epoch: KL estimate, share of clipped samples, value loss; and the new rate.
@@ -116,11 +131,20 @@ def update(batch: Batch, learner: Learner, std: float, p: AdaptivePpoParams) -> 
                 sums["clipped"] += float(((ratio - 1).abs() > p.clip).float().mean()) / len(parts)
                 sums["value_loss"] += float(value_loss) / len(parts)
     group = learner.actor_optimiser.param_groups[0]
-    if sums["kl"] > 2.0 * p.kl_target:
+    if sums["kl"] > 2.0 * kl_target:
         group["lr"] = max(p.lr_min, group["lr"] / 1.5)
-    elif sums["kl"] < 0.5 * p.kl_target:
+    elif sums["kl"] < 0.5 * kl_target:
         group["lr"] = min(p.lr_max, group["lr"] * 1.5)
     return {**sums, "lr": group["lr"]}
+
+
+def average_into(average: HumanoidPolicy, policy: HumanoidPolicy, rate: float) -> None:
+    """Move the averaged policy's weights by ``rate`` towards the policy's; the normaliser is the policy's."""
+    with torch.no_grad():
+        for kept, now in zip(average.parameters(), policy.parameters(), strict=True):
+            kept.lerp_(now, rate)
+        for kept, now in zip(average.buffers(), policy.buffers(), strict=True):
+            kept.copy_(now)
 
 
 class Check:
@@ -162,9 +186,9 @@ def imitation_options(p: DeepMimicParams) -> ImitationOptions:
     return ImitationOptions(
         rsi=p.rsi, early_termination=p.early_termination, fall_bodies=tuple(p.fall_bodies),
         pose_limit_m=p.pose_limit_m, mirroring=p.mirroring, residual=p.targets == "residual", lead_s=p.lead_s,
-        episode_frames=p.episode_frames, version=r.version, weights=r.paper if r.version == "paper" else r.official,
-        w_i=r.w_i, w_g=r.w_g, goal_speed_m_s=r.goal.speed_m_s, goal_turn_rad=r.goal.turn_rad,
-        goal_frames=r.goal.frames,
+        feedforward=p.feedforward, episode_frames=p.episode_frames, version=r.version,
+        weights=r.paper if r.version == "paper" else r.official, sharpness=p.sharpness, w_i=r.w_i, w_g=r.w_g,
+        goal_speed_m_s=r.goal.speed_m_s, goal_turn_rad=r.goal.turn_rad, goal_frames=r.goal.frames,
     )  # fmt: skip
 
 
@@ -173,7 +197,7 @@ def make_learner(p: DeepMimicParams, shape: dict[str, Any]) -> Learner:
     policy = HumanoidPolicy(**shape)
     critic = mlp([shape["obs"], *p.ppo.critic_hidden, 1])
     return Learner(
-        policy, critic, torch.optim.Adam(policy.parameters(), lr=p.ppo.lr_start),
+        policy, copy.deepcopy(policy), critic, torch.optim.Adam(policy.parameters(), lr=p.ppo.lr_start),
         torch.optim.Adam(critic.parameters(), lr=p.ppo.critic_lr), RunningNormaliser(shape["obs"]),
     )  # fmt: skip
 
@@ -209,9 +233,11 @@ def train_deepmimic(p: DeepMimicParams, library: MotionLibrary, clip: str, seed:
         (out / "curve.csv").unlink(missing_ok=True)
         learner.normaliser.add(torch.from_numpy(env.observe()))
         learner.normaliser.into(learner.policy)
+        average_into(learner.average, learner.policy, 1.0)
     else:
         first, data = found.step, found.payload
         learner.policy.load_state_dict(data["weights"]["policy"])
+        learner.average.load_state_dict(data["weights"]["average"])
         learner.critic.load_state_dict(data["weights"]["critic"])
         learner.actor_optimiser.load_state_dict(data["optimiser"]["actor"])
         learner.critic_optimiser.load_state_dict(data["optimiser"]["critic"])
@@ -223,21 +249,29 @@ def train_deepmimic(p: DeepMimicParams, library: MotionLibrary, clip: str, seed:
         truncate_log(out / "curve.csv", "iteration", first)
     progress = Progress(iterations * per_iteration, first * per_iteration, f"deepmimic {clip}")
     for iteration in range(first, iterations):
-        batch, played = collect(env, learner, p)
-        stats = update(batch, learner, p.scale_rad, p.ppo)
+        late = max(0.0, iteration / iterations - p.noise_hold) / (1.0 - p.noise_hold)
+        std = p.noise_start_rad + (p.noise_end_rad - p.noise_start_rad) * late
+        kl_target = p.ppo.kl_start + (p.ppo.kl_end - p.ppo.kl_start) * late
+        batch, played = collect(env, learner, std, p)
+        stats = update(batch, learner, std, kl_target, p.ppo)
         if iteration * per_iteration < p.normaliser_samples:
             learner.normaliser.add(batch.obs)
             learner.normaliser.into(learner.policy)
+        average_into(learner.average, learner.policy, p.average_rate)
         done = iteration + 1
         if done % p.eval_every == 0 or done in (1, iterations):
             row: dict[str, Any] = {"iteration": done, "samples": done * per_iteration}
             row |= {key: f"{number:.6g}" for key, number in {**played, **stats}.items()}
             row["warnings"] = env.batch.warnings
-            row |= {key: f"{number:.4f}" for key, number in check.measure(learner.policy).items()}
+            row |= {key: f"{number:.4f}" for key, number in check.measure(learner.average).items()}
             append_row(out / "curve.csv", row)
         if done % p.checkpoint_every == 0 and done < iterations:
             payload = {
-                "weights": {"policy": learner.policy.state_dict(), "critic": learner.critic.state_dict()},
+                "weights": {
+                    "policy": learner.policy.state_dict(),
+                    "average": learner.average.state_dict(),
+                    "critic": learner.critic.state_dict(),
+                },
                 "optimiser": {
                     "actor": learner.actor_optimiser.state_dict(),
                     "critic": learner.critic_optimiser.state_dict(),
@@ -254,7 +288,7 @@ def train_deepmimic(p: DeepMimicParams, library: MotionLibrary, clip: str, seed:
     progress.close()
     samples = iterations * per_iteration
     facts = policy_facts(p, library, env, clip, seed, samples)
-    save_policy(out / "policy.pt", learner.policy, {"kind": "humanoid", **shape}, facts)
+    save_policy(out / "policy.pt", learner.average, {"kind": "humanoid", **shape}, facts)
     write_train_json(
         out, "deepmimic", seed, samples, spent[0] + time.perf_counter() - began, spent[1] + time.process_time() - cpu
     )
@@ -265,16 +299,20 @@ def policy_facts(
     p: DeepMimicParams, library: MotionLibrary, env: HumanoidEnv, clip: str, seed: int, samples: int
 ) -> dict[str, object]:
     """What a player or an export must know of a trained policy."""
+    control = ImitationControl(
+        residual=p.targets == "residual", mirroring=p.mirroring, lead_s=p.lead_s, feedforward=p.feedforward,
+        armature_kg_m2=ARMATURE_KG_M2, round_frames=len(env.cycle),
+        half_round_frames=env.cycle.half if p.mirroring else 0,
+    )  # fmt: skip
     return {
         "method": "deepmimic",
         "clip": clip,
-        "targets": p.targets,
-        "lead_s": p.lead_s,
-        "half_round_frames": env.cycle.half if p.mirroring else 0,
-        "round_frames": len(env.cycle),
         "goal": p.reward.w_g > 0,
-        "control_hz": CONTROL_HZ,
-        "physics_hz": PHYSICS_HZ,
+        "mass_kg": float(library.mass_kg),
+        "inertia_b": np.asarray(library.inertia_b, np.float64).ravel().tolist(),
+        "body_frame": "parent",
+        "controller": control_numbers(control, env.batch.model),
+        "reference": reference_texts(env.cycle, clip, control, env.batch.model),
         "data_licence": library.licence[env.cycle.clip],
         "params_digest": params_digest(p),
         "seed": seed,

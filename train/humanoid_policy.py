@@ -6,8 +6,8 @@ Layouts: `engine.humanoid.observe`. Whether the action is a servo target or is a
 
 from __future__ import annotations
 
+import os
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -24,7 +24,7 @@ class HumanoidPolicy(nn.Module):
     Args:
         obs: Width of an observation row.
         hidden: Widths of the hidden layers.
-        scale_rad: What one unit of the network's output turns a joint by [rad]; also the exploration's deviation.
+        scale_rad: What one unit of the network's output turns a joint by [rad].
         limit: Largest output in those units.
     """
 
@@ -85,7 +85,12 @@ class RunningNormaliser:
         self.count = int(state["count"])
 
 
-def load_humanoid_policy(path: Path) -> tuple[HumanoidPolicy, dict[str, Any]]:
+def policy_kind(path: str | os.PathLike[str]) -> str:
+    """What kind of policy a file of `train.networks.save_policy` holds, such as ``unified`` or ``humanoid``."""
+    return str(torch.load(path, map_location="cpu", weights_only=True)["build"]["kind"])
+
+
+def load_humanoid_policy(path: str | os.PathLike[str]) -> tuple[HumanoidPolicy, dict[str, Any]]:
     """Read what `train.deepmimic` wrote: the policy in eval mode and the facts about it."""
     data = torch.load(path, map_location="cpu", weights_only=True)
     build = {key: value for key, value in data["build"].items() if key != "kind"}

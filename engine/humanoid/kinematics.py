@@ -12,8 +12,9 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from engine import rotation
 from engine.ik.kinematics import NJIT, quat_mul, quat_rotate
-from engine.skeleton import BODY_NAMES, COM_OFFSETS, JOINT_TYPES, MASSES, OFFSETS, PARENTS, TOTAL_MASS
+from engine.skeleton import BODY_NAMES, COM_OFFSETS, JOINT_TYPES, MASSES, OFFSETS, PARENTS, SHAPES, TOTAL_MASS
 
 Array = NDArray[np.float64]
 N_JOINT_DOF = 28
@@ -107,3 +108,21 @@ def body_states_into(body_pos_w, body_quat_w, body_vel_w, body_spin_w, com_pos_w
             com_vel_w[k, 0] += _SHARE[i] * (body_vel_w[k, i, 0] + spin[1] * cz - spin[2] * cy)
             com_vel_w[k, 1] += _SHARE[i] * (body_vel_w[k, i, 1] + spin[2] * cx - spin[0] * cz)
             com_vel_w[k, 2] += _SHARE[i] * (body_vel_w[k, i, 2] + spin[0] * cy - spin[1] * cx)
+
+
+def lowest_points(body_pos_w: Array, body_quat_w: Array, which: NDArray[np.int64]) -> Array:
+    """Height of the lowest point of bodies' shapes [m], (n, len(which)); spheres, capsules along z and boxes."""
+    out = np.empty((len(body_pos_w), len(which)))
+    for k, body in enumerate(which):
+        kind, size = SHAPES[body]
+        quat = body_quat_w[:, body]
+        centre = body_pos_w[:, body, 2] + rotation.quat_rotate(quat, COM_OFFSETS[body])[:, 2]
+        w, x, y, z = quat.T
+        axis = np.stack([2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)], axis=1)  # row z of R
+        if kind == "sphere":
+            out[:, k] = centre - size[0]
+        elif kind == "capsule":
+            out[:, k] = centre - size[0] - size[1] * np.abs(axis[:, 2])
+        else:
+            out[:, k] = centre - np.abs(axis) @ np.array(size)
+    return out

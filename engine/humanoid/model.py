@@ -6,6 +6,7 @@ MuJoCo keeps joints depth first in its own order; everything here maps by NAME, 
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 
 import mujoco
@@ -13,9 +14,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from engine import rotation
-from engine.skeleton import BODY_NAMES, HINGE_AXIS, JOINT_TYPES
+from engine.skeleton import BODY_NAMES, FOOT_BODIES, HINGE_AXIS, JOINT_TYPES
 
 Array = NDArray[np.float64]
+CORNERS = 4
+"""Contacts of a sole with the floor, at most: its corners."""
+CONTACT_WIDTH = 13
+"""Numbers a contact: found, force (3, contact frame) [N], position (3) [m], normal (3) into the floor, tangent (3)."""
+_FIELDS = ("mjCONDATA_FOUND", "mjCONDATA_FORCE", "mjCONDATA_POS", "mjCONDATA_NORMAL", "mjCONDATA_TANGENT")
 
 
 def humanoid_path() -> Path:
@@ -24,11 +30,34 @@ def humanoid_path() -> Path:
 
 
 def load_humanoid(floor: bool = True) -> mujoco.MjModel:
-    """Compile the character: nq 43, nv 34, nu 28, 45 kg; without the ground plane where ``floor`` is False."""
+    """Compile the character: nq 43, nv 34, nu 28, 45 kg; without the ground plane where ``floor`` is False.
+
+    With the floor its sensors are the contacts of the soles, left foot first: `CORNERS` a foot, `CONTACT_WIDTH` numbers
+    each, zeros where there are fewer.
+    """
     spec = mujoco.MjSpec.from_file(str(humanoid_path()))
     if not floor:
         spec.delete(spec.geom("floor"))
+        return spec.compile()
+    wanted = sum(1 << int(getattr(mujoco.mjtConDataField, name)) for name in _FIELDS)
+    for body in FOOT_BODIES:
+        sensor = spec.add_sensor(
+            name=f"{BODY_NAMES[body]}_contacts", type=mujoco.mjtSensor.mjSENS_CONTACT,
+            objtype=mujoco.mjtObj.mjOBJ_GEOM, objname=BODY_NAMES[body],
+            reftype=mujoco.mjtObj.mjOBJ_GEOM, refname="floor",
+        )  # fmt: skip
+        sensor.intprm[:3] = (wanted, 0, CORNERS)  # fields, all contacts rather than a summary, how many
     return spec.compile()
+
+
+def model_digest(model: mujoco.MjModel) -> str:
+    """Digest of what moves the character: masses, inertia, joints, shapes, servos; 16 hex digits."""
+    parts = [model.body_mass, model.body_inertia, model.body_pos, model.body_ipos, model.body_iquat, model.jnt_axis,
+             model.jnt_range, model.geom_size, model.geom_pos, model.geom_friction, model.dof_armature,
+             model.actuator_gainprm, model.actuator_biasprm, model.actuator_forcerange,
+             model.actuator_gear]  # fmt: skip
+    text = "\n".join(" ".join(f"{value:.9g}" for value in part.ravel()) for part in parts)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def qpos_from_pose(model: mujoco.MjModel, root_pos_w: ArrayLike, local_quat: ArrayLike) -> Array:

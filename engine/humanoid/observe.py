@@ -1,4 +1,4 @@
-"""What a policy of the humanoid sees: 114 numbers, all in the character's heading frame, and their mirror image.
+"""What a policy of the humanoid sees: 120 numbers, all in the character's heading frame, and their mirror image.
 
 The heading frame stands at the root's ground point, x along the root's x axis in the plane. The state is that of
 DeepMimic (heights, positions, rotations, velocities, phase) without what follows from the rest; joints stand in the
@@ -14,7 +14,7 @@ from engine import rotation
 from engine.humanoid.kinematics import N_JOINT_DOF, joint_slices, qpos_addresses
 from engine.humanoid.reference import quat_yaw, turned
 from engine.humanoid.simulation import BodyStates
-from engine.policy_layout import Piece, width
+from engine.policy_layout import HARMONICS, humanoid_observation, width
 from engine.skeleton import BODY_NAMES, JOINT_TYPES, MIRROR_BODIES
 
 Array = NDArray[np.float64]
@@ -24,32 +24,6 @@ KEY_BODIES = tuple(
     BODY_NAMES.index(name) for name in ("neck", "right_wrist", "left_wrist", "right_ankle", "left_ankle")
 )
 _BALL_QPOS, _HINGE_QPOS = qpos_addresses("ball"), qpos_addresses("hinge")
-GOAL_WIDTH = 2
-
-
-def humanoid_observation(goal: bool = False) -> tuple[Piece, ...]:
-    """Layout of an observation row; ``goal`` adds the wanted direction."""
-    pieces = (
-        Piece("root_height", 1, "m", "heading"),
-        Piece("root_rot6", 6, "1", "heading"),
-        Piece("heading_error", 2, "sin, cos of heading minus the reference's", "-"),
-        Piece("root_drift", 2, "m, to the reference's root", "heading"),
-        Piece("root_vel", 3, "m/s", "heading"),
-        Piece("root_spin", 3, "rad/s", "heading"),
-        Piece("joint_rot6", 6 * len(BALLS), "1, a ball joint", "parent"),
-        Piece("hinge_angle", len(HINGES), "rad", "-"),
-        Piece("joint_vel", N_JOINT_DOF, "rad/s, in the order of the action", "body"),
-        Piece("key_positions", 3 * len(KEY_BODIES), "m, from the root", "heading"),
-        Piece("phase", 2, "sin, cos of 2 pi phase", "-"),
-    )
-    return (*pieces, Piece("goal_direction", GOAL_WIDTH, "1", "heading")) if goal else pieces
-
-
-def humanoid_action() -> tuple[Piece, ...]:
-    """Layout of an action row: servo targets, or what is added to the reference's."""
-    return (Piece("servo_target", N_JOINT_DOF, "rad, exponential map", "parent"),)
-
-
 OBS = width(humanoid_observation())
 
 
@@ -65,7 +39,7 @@ def observe(
         goal_yaw_rad: Wanted direction of travel, world (n,), or None.
 
     Returns:
-        (n, 114), or (n, 116) with a goal.
+        (n, 120), or (n, 122) with a goal.
     """
     n = len(qpos)
     yaw = quat_yaw(bodies.body_quat_w[:, 0])
@@ -73,6 +47,7 @@ def observe(
     root = bodies.body_pos_w[:, 0]
     joints = rotation.quat_normalise(qpos[:, _BALL_QPOS[:, None] + np.arange(4)])
     keys = turned(-yaw[:, None], bodies.body_pos_w[:, list(KEY_BODIES)] - root[:, None])
+    angles = [2.0 * np.pi * (k + 1) * phase for k in range(HARMONICS)]
     parts = [
         root[:, 2:],
         rotation.matrix_to_6d(rotation.quat_to_matrix(level)),
@@ -84,7 +59,7 @@ def observe(
         qpos[:, _HINGE_QPOS],
         qvel[:, 6:],
         keys.reshape(n, -1),
-        np.stack([np.sin(2 * np.pi * phase), np.cos(2 * np.pi * phase)], axis=1),
+        *(np.stack([np.sin(angle), np.cos(angle)], axis=1) for angle in angles),
     ]
     if goal_yaw_rad is not None:
         parts.append(np.stack([np.cos(goal_yaw_rad - yaw), np.sin(goal_yaw_rad - yaw)], axis=1))
@@ -125,7 +100,7 @@ def _mirror_of_observation() -> tuple[NDArray[np.int64], Array]:
         (_mirrored(HINGES), [1.0] * len(HINGES)),
         (action_index.tolist(), action_sign.tolist()),
         _blocks(_mirrored(KEY_BODIES), vector),
-        ([0, 1], [1.0, 1.0]),
+        ([*range(2 * HARMONICS)], [1.0] * (2 * HARMONICS)),
         ([0, 1], [1.0, -1.0]),
     ]
     index, sign, at = [], [], 0
@@ -141,7 +116,7 @@ _OBS_INDEX, _OBS_SIGN = _mirror_of_observation()
 
 
 def mirror_observation(obs: Array) -> Array:
-    """The rows (n, 114 or 116) that the left-right mirror image of the character would give, phase untouched."""
+    """The rows (n, 120 or 122) that the left-right mirror image of the character would give, phase untouched."""
     wide = obs.shape[1]
     return obs[:, _OBS_INDEX[:wide]] * _OBS_SIGN[:wide]
 

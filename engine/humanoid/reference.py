@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 
 from engine import rotation
 from engine.errors import InputError
+from engine.humanoid.inverse import joint_torques
 from engine.humanoid.model import load_humanoid, qpos_from_pose
-from engine.humanoid.simulation import BodyStates, joint_targets
+from engine.humanoid.simulation import ARMATURE_KG_M2, BodyStates, joint_targets
 from engine.motion.library import MotionLibrary
 from engine.motion.mirror import mirrored_half
 from engine.motion.retarget import FPS
@@ -52,7 +53,8 @@ class ReferenceCycle:
         clip: Index in the library. rows: The library's rows (P,).
         qpos: Generalised positions (P, 43). qvel: Velocities, central differences over two frames (P, 34).
         bodies: World states of the bodies; its arrays have P rows.
-        targets: Servo targets (P, 28) [rad]: the pose ``lead_s`` after the frame.
+        targets: Servo targets (P, 28) [rad]: the pose ``lead_s`` after the frame, and the torque that the motion takes
+            over the servo's gain.
         yaw_rad: Heading of the root (P,).
         turn_rad: Turn about z from a round to the next. travel_m: Translation (3,), z 0: ``x' = Rz(turn) x + travel``.
         half: Frames after which the round is its own mirror image, 0 for an asymmetric clip.
@@ -99,13 +101,14 @@ class ReferenceCycle:
         return (frame % self.half) / self.half, frame >= self.half
 
 
-def build_reference(library: MotionLibrary, clip: int | str, lead_s: float) -> ReferenceCycle:
+def build_reference(library: MotionLibrary, clip: int | str, lead_s: float, feedforward: float) -> ReferenceCycle:
     """Make the cycle of a library's clip.
 
     Args:
         library: The motions; a round is ``library.period`` frames.
         clip: Index or name.
         lead_s: The servos lag behind their target by kd / kp = 0.1 s; targets are this much ahead of the frame.
+        feedforward: Share of the motion's own torques (`engine.humanoid.inverse`) in the targets.
 
     Raises:
         InputError: The library has no such clip.
@@ -118,18 +121,19 @@ def build_reference(library: MotionLibrary, clip: int | str, lead_s: float) -> R
     first = place.start + (period if library.length[index] >= 3 * period else 0)
     rows = first + np.arange(period)
     model = load_humanoid(floor=False)
-    before, after = np.maximum(rows - 1, place.start), np.minimum(rows + 1, place.stop - 1)
+    model.dof_armature[6:] = ARMATURE_KG_M2
     qpos = qpos_from_pose(model, library.root_pos_w[rows], library.local_quat[rows])
-    ends = [qpos_from_pose(model, library.root_pos_w[r], library.local_quat[r]) for r in (before, after)]
-    qvel = np.zeros((period, model.nv))
-    for t in range(period):
-        mujoco.mj_differentiatePos(model, qvel[t], (after[t] - before[t]) / FPS, ends[0][t], ends[1][t])
+    around = np.clip(np.arange(first - 1, first + period + 1), place.start, place.stop - 1)
+    slopes = _velocities(model, library, around, place)
+    qvel, qacc = slopes[1:-1].copy(), (slopes[2:] - slopes[:-2]) * (FPS / 2.0)
     bodies = BodyStates(period)
     bodies.update(qpos, qvel)
     ahead = np.arange(period) + lead_s * FPS
     low = np.floor(ahead).astype(np.int64)
     local = library.local_quat[rows]
     targets = joint_targets(rotation.quat_slerp(local[low % period], local[(low + 1) % period], (ahead - low)[:, None]))
+    torque, _ = joint_torques(model, qpos, qvel, qacc, library.contact[rows])
+    targets += feedforward * torque / model.actuator_gainprm[:, 0]
     yaw = np.unwrap(quat_yaw(qpos[:, 3:7]))
     turn, travel, half = 0.0, np.zeros(3), 0
     if first + period < place.stop:
@@ -140,6 +144,16 @@ def build_reference(library: MotionLibrary, clip: int | str, lead_s: float) -> R
         travel = library.root_pos_w[first + period] - turned(np.float64(turn), library.root_pos_w[first])
         travel[2] = 0.0
     return ReferenceCycle(index, rows, qpos, qvel, bodies, targets, yaw, turn, travel, half)
+
+
+def _velocities(model: mujoco.MjModel, library: MotionLibrary, rows: NDArray[np.int64], place: slice) -> Array:
+    """Central differences over two frames at rows of a clip, one-sided at its ends, (len(rows), nv)."""
+    before, after = np.maximum(rows - 1, place.start), np.minimum(rows + 1, place.stop - 1)
+    ends = [qpos_from_pose(model, library.root_pos_w[r], library.local_quat[r]) for r in (before, after)]
+    out = np.zeros((len(rows), model.nv))
+    for t in range(len(rows)):
+        mujoco.mj_differentiatePos(model, out[t], (after[t] - before[t]) / FPS, ends[0][t], ends[1][t])
+    return out
 
 
 def quat_yaw(quat: Array) -> Array:

@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from engine import rotation
 from engine.humanoid.kinematics import N_JOINT_DOF, body_states_into, joint_slices, joints_in_order
-from engine.humanoid.model import load_humanoid
+from engine.humanoid.model import CONTACT_WIDTH, CORNERS, load_humanoid
 from engine.skeleton import COM_OFFSETS, HINGE_AXIS, JOINT_TYPES, N_BODIES
 
 Array = NDArray[np.float64]
@@ -96,6 +96,7 @@ class HumanoidBatch:
         """Put characters ``idx`` into a state: positions (len(idx), 43), velocities (len(idx), 34)."""
         self.qpos[idx], self.qvel[idx] = qpos, qvel
         self.failed[idx] = False
+        self._sensors[idx] = 0.0
         self.bodies.update(self.qpos, self.qvel)
 
     def step(self, target: Array, push_force_w: Array | None = None, push_torque_w: Array | None = None) -> None:
@@ -122,6 +123,20 @@ class HumanoidBatch:
         self.warnings += int(self.failed.sum())
         self._state[~self.failed, 1:] = last[~self.failed, 1:]
         self.bodies.update(self.qpos, self.qvel)
+
+    def foot_forces(self) -> tuple[Array, Array]:
+        """Contact forces on the soles over the last of the physics steps; zeros right after `set_state`.
+
+        Returns:
+            Forces on the feet, world axes [N], and where they act [m], each (n, 2 feet, 4, 3), left foot first; both
+            are zeros at corners without contact.
+        """
+        contact = self._sensors[:, -1].reshape(self.n, 2, CORNERS, CONTACT_WIDTH)
+        normal, tangent = contact[..., 7:10], contact[..., 10:13]  # of the foot, into the floor
+        axes = np.stack([normal, tangent, np.cross(normal, tangent)], axis=-2)
+        held = (contact[..., :1] > 0) & ~self.failed[:, None, None, None]
+        force = -np.einsum("nfci,nfcij->nfcj", contact[..., 1:4], axes)
+        return np.where(held, force, 0.0), np.where(held, contact[..., 4:7], 0.0)
 
     def _wrench(self, force_w: Array | None, torque_w: Array | None) -> Array:
         """Force and torque (n, 6) on the root body that equal the force at the character's centre of mass."""

@@ -15,6 +15,7 @@ viewer and a user's own program see nothing else.
 
 from __future__ import annotations
 
+import importlib
 import os
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
@@ -27,6 +28,12 @@ from engine.motion.library import MotionLibrary
 from engine.policy import Policy
 
 Array = NDArray[np.float64]
+_PLAYERS = {
+    "unified": ("unified", "UnifiedPlayer"),
+    "unified_paper": ("unified", "UnifiedPlayer"),
+    "no_network": ("unified", "UnifiedPlayer"),
+    "deepmimic": ("deepmimic", "DeepMimicPlayer"),
+}
 
 
 class Poses(NamedTuple):
@@ -89,10 +96,8 @@ def load(path: str | os.PathLike[str], n: int, library: MotionLibrary, **options
     """
     policy = Policy.load(path)
     method = policy.metadata.method
-    if method in ("unified", "unified_paper", "no_network"):
-        from engine.players.unified import UnifiedPlayer
-
-        return UnifiedPlayer(policy, n, library, **options)
-    raise InputError.at(
-        path, None, f"method: no player for it (found {method}, expected unified, unified_paper or no_network)"
-    )
+    if method not in _PLAYERS:
+        raise InputError.at(path, None, f"method: no player for it (found {method}, expected {', '.join(_PLAYERS)})")
+    module, name = _PLAYERS[method]
+    # by name, so that a method's stages do not depend on the code of the others
+    return getattr(importlib.import_module(f"engine.players.{module}"), name)(policy, n, library, **options)

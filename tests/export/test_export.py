@@ -253,6 +253,7 @@ def stage(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     networks = types.ModuleType("train.networks")
     networks.load_policy_module = lambda path: (StandInPolicy(), dict(INFO))  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "train.networks", networks)
+    monkeypatch.setattr("train.humanoid_policy.policy_kind", lambda path: "unified")
     (tmp_path / "params.yaml").write_text("export:\n  opset: 18\n  seed: 0\n  tolerance: 1e-5\n")
     return tmp_path
 

@@ -13,18 +13,27 @@ import numpy as np
 import pytest
 import torch
 
-from engine.humanoid.observe import OBS, humanoid_action
+from engine.humanoid.observe import OBS
 from engine.motion.library import MotionLibrary
 from engine.overrides import override
 from engine.params import read_section
-from engine.policy_layout import width
+from engine.policy_layout import humanoid_action, width
 from export.to_onnx import build_graph
 from tests.train.small_runs import LIBRARY, REPO
 from train.__main__ import main
 from train.config import DeepMimicParams
-from train.deepmimic import collect, imitation_options, log_prob, make_learner, read_curve, update
+from train.deepmimic import (
+    Learner,
+    average_into,
+    collect,
+    imitation_options,
+    log_prob,
+    make_learner,
+    read_curve,
+    update,
+)
 from train.envs.humanoid_env import HumanoidEnv
-from train.humanoid_policy import ACTION, HumanoidPolicy, RunningNormaliser, load_humanoid_policy
+from train.humanoid_policy import ACTION, HumanoidPolicy, RunningNormaliser, load_humanoid_policy, policy_kind
 from train.ppo import Batch
 
 ITERATIONS = 4
@@ -91,12 +100,10 @@ def test_a_training_logs_finite_numbers_and_says_what_it_made(finished: Path) ->
     policy, info = load_humanoid_policy(finished / "policy.pt")
     assert isinstance(policy, HumanoidPolicy)
     assert info["method"] == "deepmimic"
-    assert (info["clip"], info["targets"], info["half_round_frames"], info["round_frames"]) == (
-        "walk",
-        "residual",
-        19,
-        38,
-    )
+    assert (info["clip"], info["body_frame"], info["goal"]) == ("walk", "parent", False)
+    controller = info["controller"]
+    assert (controller["residual"], controller["round_frames"], controller["half_round_frames"]) == (1, 38, 19)
+    assert policy_kind(finished / "policy.pt") == "humanoid"
     assert not (finished / "checkpoints").exists()
     assert (finished / "train.json").is_file()
 
@@ -152,6 +159,49 @@ def test_the_policy_normalises_scales_and_limits_and_can_be_traced() -> None:
     assert graph.graph.input[0].type.tensor_type.shape.dim[1].dim_value == OBS
 
 
+def test_the_kept_policy_is_the_average_of_the_trained_ones() -> None:
+    torch.manual_seed(0)
+    average, policy = HumanoidPolicy(OBS, [16], 0.05, 2.0), HumanoidPolicy(OBS, [16], 0.05, 2.0)
+    policy.obs_mean.fill_(3.0)
+    first, then = (parameters.detach().clone() for parameters in (average.network[0].weight, policy.network[0].weight))
+    average_into(average, policy, 0.25)
+    torch.testing.assert_close(average.network[0].weight.detach(), 0.75 * first + 0.25 * then)
+    assert torch.equal(average.obs_mean, policy.obs_mean)  # one normaliser, that of the networks trained with it
+    torch.testing.assert_close(policy.network[0].weight, then, atol=0, rtol=0)
+
+
+def test_exploration_goes_from_its_first_deviation_to_its_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    used: list[float] = []
+
+    def listening(env: HumanoidEnv, learner: Learner, std: float, p: DeepMimicParams) -> tuple[Batch, dict[str, float]]:
+        used.append(std)
+        return collect(env, learner, std, p)
+
+    monkeypatch.setattr("train.deepmimic.collect", listening)
+    for hold, expected in ((0.0, [0.06, 0.05, 0.04, 0.03]), (0.5, [0.06, 0.06, 0.06, 0.04])):
+        used.clear()
+        changes = {"noise_start_rad": 0.06, "noise_end_rad": 0.02, "noise_hold": hold}
+        main(arguments(write_params(tmp_path, **changes), tmp_path / f"run{hold}"))
+        assert used == pytest.approx(expected)
+
+
+def test_noise_resembles_that_of_the_step_before(tmp_path: Path, library: MotionLibrary) -> None:
+    found = []
+    for correlation in (0.0, 0.8):
+        changes = {"noise_correlation": correlation, "episode_frames": 600, "early_termination": False, "ppo.steps": 40}
+        p = read_section(write_params(tmp_path, **changes), "train.deepmimic", DeepMimicParams)
+        torch.manual_seed(0)
+        learner = make_learner(p, {"obs": OBS, "hidden": [16], "scale_rad": 0.05, "limit": 20.0})
+        with torch.no_grad():
+            learner.policy.network[-1].weight.zero_()  # so that an action is its noise
+        env = HumanoidEnv(8, library, "walk", imitation_options(p), np.random.default_rng(0), 1)
+        batch, _ = collect(env, learner, 0.05, p)
+        noise = batch.action.reshape(40, 8, 28) / 0.05
+        assert float(noise.std()) == pytest.approx(1.0, abs=0.1)
+        found.append(float((noise[1:] * noise[:-1]).mean() / (noise * noise).mean()))
+    assert found == pytest.approx([0.0, 0.8], abs=0.05)
+
+
 def test_the_log_probability_is_that_of_a_gaussian() -> None:
     mean, action = torch.randn(5, 28), torch.randn(5, 28)
     expected = torch.distributions.Normal(mean, 0.3).log_prob(action).sum(1)
@@ -165,7 +215,7 @@ def test_an_update_makes_good_actions_likelier_and_the_rate_follows_the_divergen
     torch.manual_seed(0)
     learner = make_learner(p, {"obs": OBS, "hidden": [16], "scale_rad": 0.05, "limit": 20.0})
     env = HumanoidEnv(8, library, "walk", imitation_options(p), np.random.default_rng(0), 1)
-    batch, played = collect(env, learner, p)
+    batch, played = collect(env, learner, 0.05, p)
     assert batch.obs.shape == (48, OBS)
     assert played["reward"] > 0.5
     assert float(batch.value_target.max()) < 1.0  # rewards are scaled by 1 - gamma
@@ -175,10 +225,10 @@ def test_an_update_makes_good_actions_likelier_and_the_rate_follows_the_divergen
     taught = Batch(batch.obs, batch.action, batch.log_prob, wanted, batch.value_target)
     before = learner.policy(batch.obs)[:, 0].mean().detach()
     rate = learner.actor_optimiser.param_groups[0]["lr"]
-    stats = update(taught, learner, 0.05, p.ppo)
+    stats = update(taught, learner, 0.05, 0.01, p.ppo)
     assert float(learner.policy(batch.obs)[:, 0].mean().detach()) > float(before)
-    assert stats["kl"] < 0.5 * p.ppo.kl_target
+    assert stats["kl"] < 0.5 * 0.01
     assert stats["lr"] == pytest.approx(1.5 * rate)
     learner.actor_optimiser.param_groups[0]["lr"] = 0.05
-    stats = update(taught, learner, 0.05, p.ppo)
+    stats = update(taught, learner, 0.05, 0.01, p.ppo)
     assert stats["lr"] == pytest.approx(0.05 / 1.5)

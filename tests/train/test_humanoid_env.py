@@ -18,8 +18,9 @@ from train.envs.imitation_reward import OFFICIAL
 
 OPTIONS = ImitationOptions(
     rsi=True, early_termination=True, fall_bodies=tuple(name for name in BODY_NAMES if name not in FEET),
-    pose_limit_m=1.0, mirroring=True, residual=True, lead_s=0.06, episode_frames=600, version="official",
-    weights=OFFICIAL, w_i=1.0, w_g=0.0, goal_speed_m_s=1.0, goal_turn_rad=0.5, goal_frames=30,
+    pose_limit_m=1.0, mirroring=True, residual=True, lead_s=0.06, feedforward=0.0, episode_frames=600,
+    version="official", weights=OFFICIAL, sharpness=1.0, w_i=1.0, w_g=0.0, goal_speed_m_s=1.0, goal_turn_rad=0.5,
+    goal_frames=30,
 )  # fmt: skip
 
 

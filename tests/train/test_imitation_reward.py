@@ -28,14 +28,17 @@ CHEST = slice(7, 11)
 
 @pytest.fixture(scope="module")
 def cycle(library: MotionLibrary) -> ReferenceCycle:
-    return build_reference(library, "walk", 0.0)
+    return build_reference(library, "walk", 0.0, 0.0)
 
 
-def terms(cycle: ReferenceCycle, version: str, qpos: np.ndarray, qvel: np.ndarray) -> dict[str, np.ndarray]:
+def terms(
+    cycle: ReferenceCycle, version: str, qpos: np.ndarray, qvel: np.ndarray, sharpness: float = 1.0
+) -> dict[str, np.ndarray]:
     bodies = BodyStates(len(qpos))
     bodies.update(qpos, qvel)
     zeros = np.zeros(len(qpos), np.int64)
-    return imitation_terms(version, qpos, qvel, bodies, cycle.placed(zeros, np.zeros(len(qpos)), np.zeros((1, 3))))
+    ref = cycle.placed(zeros, np.zeros(len(qpos)), np.zeros((1, 3)))
+    return imitation_terms(version, qpos, qvel, bodies, ref, sharpness)
 
 
 def test_a_perfect_imitation_earns_everything(cycle: ReferenceCycle) -> None:
@@ -65,6 +68,24 @@ def test_a_neck_turned_by_half_a_radian_costs_pose_alone(cycle: ReferenceCycle) 
     assert official["w_p"][0] == pytest.approx(math.exp(-2 * 0.3 / 4.8 * 0.25))
     for name in ("w_v", "w_e"):
         assert paper[name][0] == pytest.approx(1.0, abs=1e-9)
+
+
+def test_sharpness_counts_pose_and_velocity_errors_several_times(cycle: ReferenceCycle) -> None:
+    qpos, qvel = cycle.qpos[:1].copy(), cycle.qvel[:1].copy()
+    neck = slice(11, 15)
+    qpos[:, neck] = rotation.quat_mul(qpos[:, neck], rotation.quat_exp([0.0, 0.0, 0.5]))
+    qvel[:, 10] += 2.0
+    plain, sharp = (terms(cycle, "official", qpos, qvel, sharpness) for sharpness in (1.0, 4.8))
+    for name in ("w_p", "w_v"):
+        assert plain[name][0] < 1.0
+        assert sharp[name][0] == pytest.approx(plain[name][0] ** 4.8)
+    for name in ("w_e", "w_r", "w_c"):
+        assert sharp[name][0] == plain[name][0]
+    bodies = BodyStates(1)
+    bodies.update(qpos, qvel)
+    ref = cycle.placed(np.zeros(1, np.int64), np.zeros(1), np.zeros((1, 3)))
+    total = imitation_reward("official", OFFICIAL, qpos, qvel, bodies, ref, 4.8)
+    assert total[0] == pytest.approx(sum(getattr(OFFICIAL, name) * value[0] for name, value in sharp.items()))
 
 
 def test_a_root_shifted_by_ten_centimetres_costs_root_and_com(cycle: ReferenceCycle) -> None:

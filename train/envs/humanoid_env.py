@@ -8,12 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.errors import InputError
+from engine.humanoid.kinematics import lowest_points
 from engine.humanoid.observe import mirror_action, mirror_observation, observe
 from engine.humanoid.reference import PlacedReference, build_reference, quat_yaw, turned
 from engine.humanoid.simulation import HumanoidBatch
 from engine.motion.library import MotionLibrary
-from engine.rotation import quat_rotate
-from engine.skeleton import BODY_NAMES, COM_OFFSETS, SHAPES
+from engine.skeleton import BODY_NAMES
 from train.checkpoint import restore_arrays
 from train.config import TermWeights
 from train.envs.imitation_reward import goal_reward, imitation_reward
@@ -34,9 +34,10 @@ class ImitationOptions:
         pose_limit_m: Largest distance of a body from the reference's; inf is off.
         mirroring: Symmetric clips are learnt by half rounds, the other half in the mirror.
         residual: Actions are added to the reference's servo targets; otherwise they are the targets.
-        lead_s: How far the reference's targets are ahead.
+        lead_s: How far the reference's targets are ahead. feedforward: Share of its own torques in them.
         episode_frames: Longest episode.
-        version: Reward, ``paper`` or ``official``. weights: Of its terms. w_i: Of the imitation.
+        version: Reward, ``paper`` or ``official``. weights: Of its terms. sharpness: Factor of its pose and velocity
+            errors; 1 is the published reward. w_i: Of the imitation.
         w_g: Of the goal direction; 0 is no goal. goal_speed_m_s: Wanted speed. goal_turn_rad: Largest change of the
             direction. goal_frames: Frames between two changes.
     """
@@ -48,9 +49,11 @@ class ImitationOptions:
     mirroring: bool
     residual: bool
     lead_s: float
+    feedforward: float
     episode_frames: int
     version: str
     weights: TermWeights
+    sharpness: float
     w_i: float
     w_g: float
     goal_speed_m_s: float
@@ -78,7 +81,7 @@ class HumanoidEnv:
             if name not in BODY_NAMES:
                 raise InputError(f"fall_bodies: no such body (found {name}, expected of {', '.join(BODY_NAMES)})")
         self.n, self.options, self.rng = n, options, rng
-        self.cycle = build_reference(library, clip, options.lead_s)
+        self.cycle = build_reference(library, clip, options.lead_s, options.feedforward)
         self.batch = HumanoidBatch(n, threads)
         self.frame, self.age = np.zeros(n, np.int64), np.zeros(n, np.int64)
         self.yaw_rad, self.offset_m = np.zeros(n), np.zeros((n, 3))
@@ -98,7 +101,7 @@ class HumanoidEnv:
             self.goal_yaw_rad[idx] = self.cycle.yaw_rad[self.frame[idx]] + self._turns(len(idx))
 
     def observe(self) -> NDArray[np.float32]:
-        """Observation rows (n, 114), with a goal (n, 116), of the mirror image in the second half of a round."""
+        """Observation rows (n, 120), with a goal (n, 122), of the mirror image in the second half of a round."""
         ref = self.reference()
         phase, mirrored = self.cycle.phase(self.frame, self.options.mirroring)
         obs = observe(
@@ -136,7 +139,7 @@ class HumanoidEnv:
     def reward(self, ref: PlacedReference) -> Array:
         """``w^I r^I + w^G r^G`` (n,) of the present state."""
         o, b = self.options, self.batch
-        reward = o.w_i * imitation_reward(o.version, o.weights, b.qpos, b.qvel, b.bodies, ref)
+        reward = o.w_i * imitation_reward(o.version, o.weights, b.qpos, b.qvel, b.bodies, ref, o.sharpness)
         if self.goal_yaw_rad is not None:
             reward += o.w_g * goal_reward(b.bodies.com_vel_w, self.goal_yaw_rad, o.goal_speed_m_s)
         return reward
@@ -193,21 +196,3 @@ class HumanoidEnv:
         """Put back what `arrays` gave."""
         restore_arrays(self.arrays(), arrays)
         self.batch.set_state(np.arange(self.n), self.batch.qpos.copy(), self.batch.qvel.copy())
-
-
-def lowest_points(body_pos_w: Array, body_quat_w: Array, which: NDArray[np.int64]) -> Array:
-    """Height of the lowest point of bodies' shapes [m], (n, len(which)); spheres, capsules along z and boxes."""
-    out = np.empty((len(body_pos_w), len(which)))
-    for k, body in enumerate(which):
-        kind, size = SHAPES[body]
-        quat = body_quat_w[:, body]
-        centre = body_pos_w[:, body, 2] + quat_rotate(quat, COM_OFFSETS[body])[:, 2]
-        w, x, y, z = quat.T
-        axis = np.stack([2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)], axis=1)  # row z of R
-        if kind == "sphere":
-            out[:, k] = centre - size[0]
-        elif kind == "capsule":
-            out[:, k] = centre - size[0] - size[1] * np.abs(axis[:, 2])
-        else:
-            out[:, k] = centre - np.abs(axis) @ np.array(size)
-    return out

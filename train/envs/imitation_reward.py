@@ -50,7 +50,7 @@ OFFICIAL = TermWeights(0.5, 0.05, 0.15, 0.2, 0.1)
 
 
 def imitation_terms(
-    version: str, qpos: Array, qvel: Array, bodies: BodyStates, ref: PlacedReference
+    version: str, qpos: Array, qvel: Array, bodies: BodyStates, ref: PlacedReference, sharpness: float = 1.0
 ) -> dict[str, Array]:
     """Every term of one version by its weight's name, each (n,) in (0, 1].
 
@@ -58,6 +58,7 @@ def imitation_terms(
         version: ``paper`` or ``official``.
         qpos: Generalised positions (n, 43). qvel: Velocities (n, 34). bodies: World states of the same.
         ref: The reference at the same instant.
+        sharpness: Factor of all errors but the end effectors'; 1 is the published reward.
     """
     if version not in VERSIONS:
         raise InputError(f"reward.version (found {version}, expected paper or official)")
@@ -72,26 +73,27 @@ def imitation_terms(
     ]
     end2 = _square(ends[0] - ends[1])
     terms = {
-        "w_p": np.exp(-2.0 * angle2 @ weight),
-        "w_v": np.exp(-0.1 * spin2 @ weight),
+        "w_p": np.exp(-2.0 * sharpness * angle2 @ weight),
+        "w_v": np.exp(-0.1 * sharpness * spin2 @ weight),
         "w_e": np.exp(-40.0 * (end2.mean(axis=1) if official else end2.sum(axis=1))),
     }
     if official:
         root2 = _square(ref_root - sim_root) + 0.1 * angle2[:, 0]
         root2 += 0.01 * _square(ref.qvel[:, :3] - qvel[:, :3]) + 0.001 * spin2[:, 0]
-        terms["w_r"] = np.exp(-5.0 * root2)
-        terms["w_c"] = np.exp(-10.0 * 0.1 * _square(ref.com_vel_w - bodies.com_vel_w))
+        terms["w_r"] = np.exp(-5.0 * sharpness * root2)
+        terms["w_c"] = np.exp(-10.0 * 0.1 * sharpness * _square(ref.com_vel_w - bodies.com_vel_w))
     else:
         terms["w_r"] = np.zeros(len(qpos))
-        terms["w_c"] = np.exp(-10.0 * _square(ref.com_pos_w - bodies.com_pos_w))
+        terms["w_c"] = np.exp(-10.0 * sharpness * _square(ref.com_pos_w - bodies.com_pos_w))
     return terms
 
 
 def imitation_reward(
-    version: str, weights: TermWeights, qpos: Array, qvel: Array, bodies: BodyStates, ref: PlacedReference
-) -> Array:
+    version: str, weights: TermWeights, qpos: Array, qvel: Array, bodies: BodyStates, ref: PlacedReference,
+    sharpness: float = 1.0,
+) -> Array:  # fmt: skip
     """The weighted sum of `imitation_terms`, (n,); a perfect imitation earns the sum of the weights."""
-    terms = imitation_terms(version, qpos, qvel, bodies, ref)
+    terms = imitation_terms(version, qpos, qvel, bodies, ref, sharpness)
     return sum((getattr(weights, name) * value for name, value in terms.items()), np.zeros(len(qpos)))
 
 

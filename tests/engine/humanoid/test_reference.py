@@ -10,18 +10,11 @@ import pytest
 from engine import rotation
 from engine.errors import InputError
 from engine.humanoid.model import load_humanoid, qpos_from_pose
-from engine.humanoid.observe import (
-    OBS,
-    humanoid_action,
-    humanoid_observation,
-    mirror_action,
-    mirror_observation,
-    observe,
-)
+from engine.humanoid.observe import OBS, mirror_action, mirror_observation, observe
 from engine.humanoid.reference import build_reference, quat_yaw
 from engine.humanoid.simulation import BodyStates, joint_targets
 from engine.motion.library import MotionLibrary
-from engine.policy_layout import slices, width
+from engine.policy_layout import humanoid_action, humanoid_observation, slices, width
 from engine.skeleton import MIRROR_BODIES, mirror_pose
 
 
@@ -38,7 +31,7 @@ def observed(root: np.ndarray, local: np.ndarray, qvel: np.ndarray, ref: np.ndar
 
 
 def test_velocities_are_the_slopes_of_the_motion(library: MotionLibrary) -> None:
-    cycle = build_reference(library, "walk", 0.0)
+    cycle = build_reference(library, "walk", 0.0, 0.0)
     rows = cycle.rows
     slope = (library.body_pos_w[rows + 1] - library.body_pos_w[rows - 1]) * 15.0
     error = np.linalg.norm(cycle.bodies.body_vel_w - slope, axis=-1)
@@ -50,14 +43,14 @@ def test_velocities_are_the_slopes_of_the_motion(library: MotionLibrary) -> None
 
 
 def test_targets_hold_the_pose_and_lead_it(library: MotionLibrary) -> None:
-    now, ahead = build_reference(library, "walk", 0.0), build_reference(library, "walk", 1.0 / 30.0)
+    now, ahead = build_reference(library, "walk", 0.0, 0.0), build_reference(library, "walk", 1.0 / 30.0, 0.0)
     np.testing.assert_allclose(now.targets, joint_targets(library.local_quat[now.rows]), atol=1e-7)
     np.testing.assert_allclose(ahead.targets, np.roll(now.targets, -1, axis=0), atol=1e-7)
 
 
 @pytest.mark.parametrize(("clip", "symmetric"), [("walk", True), ("run", True), ("jump", False)])
 def test_a_symmetric_clip_is_seen_by_half_rounds(library: MotionLibrary, clip: str, symmetric: bool) -> None:
-    cycle = build_reference(library, clip, 0.0)
+    cycle = build_reference(library, clip, 0.0, 0.0)
     assert cycle.half == (len(cycle) // 2 if symmetric else 0)
     frame = np.arange(len(cycle))
     phase, mirrored = cycle.phase(frame, mirroring=True)
@@ -68,7 +61,7 @@ def test_a_symmetric_clip_is_seen_by_half_rounds(library: MotionLibrary, clip: s
 
 
 def test_a_round_begins_where_the_last_one_ended(library: MotionLibrary) -> None:
-    cycle = build_reference(library, "walk", 0.0)
+    cycle = build_reference(library, "walk", 0.0, 0.0)
     one = np.zeros(1, np.int64)
     placed = cycle.placed(one, np.array([cycle.turn_rad]), cycle.travel_m[None])
     after = cycle.rows[-1] + 1
@@ -82,7 +75,7 @@ def test_a_round_begins_where_the_last_one_ended(library: MotionLibrary) -> None
 
 def test_an_unknown_clip_is_named(library: MotionLibrary) -> None:
     with pytest.raises(InputError, match="found moonwalk, expected one of walk"):
-        build_reference(library, "moonwalk", 0.0)
+        build_reference(library, "moonwalk", 0.0, 0.0)
 
 
 def test_the_observation_does_not_know_where_the_character_stands(library: MotionLibrary) -> None:
@@ -92,7 +85,7 @@ def test_the_observation_does_not_know_where_the_character_stands(library: Motio
     ref, yaw = root + 0.1, rng.uniform(-1, 1, 6)
     here = observed(root, local, qvel, ref, yaw)
     assert here.shape == (6, OBS + 2)
-    assert OBS == 114
+    assert OBS == 120
     assert width(humanoid_observation(goal=True)) == OBS + 2
     assert width(humanoid_action()) == 28
     turn = rotation.quat_from_axis_angle([0.0, 0.0, 1.0], 2.0)
