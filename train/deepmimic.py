@@ -34,7 +34,7 @@ from train.files import write_train_json
 from train.humanoid_policy import HumanoidPolicy, RunningNormaliser
 from train.log import truncate_log
 from train.networks import save_policy
-from train.ppo import Batch, advantages
+from train.ppo import Batch, RolloutBuffer, clipped_surrogate, ratio_stats
 from train.rollout import Progress, append_row, mlp
 
 
@@ -66,9 +66,7 @@ def collect(env: HumanoidEnv, learner: Learner, std: float, p: DeepMimicParams) 
     """
     steps, n, gamma = p.ppo.steps, env.n, p.ppo.gamma
     obs = torch.from_numpy(env.observe())
-    obs_all, act_all = torch.zeros(steps, n, obs.shape[1]), torch.zeros(steps, n, 28)
-    log_all, reward, v, v_next = (torch.zeros(steps, n) for _ in range(4))
-    fell_all, over_all = torch.zeros(steps, n, dtype=torch.bool), torch.zeros(steps, n, dtype=torch.bool)
+    buffer = RolloutBuffer(steps, n, obs.shape[1], 28)
     ages: list[np.ndarray] = []
     policy, critic = learner.policy, learner.critic
     rho, noise = p.noise_correlation, torch.randn(n, 28)
@@ -76,28 +74,25 @@ def collect(env: HumanoidEnv, learner: Learner, std: float, p: DeepMimicParams) 
         for t in range(steps):
             mean = policy(obs)
             action = mean + std * noise
-            obs_all[t], act_all[t], log_all[t] = obs, action, log_prob(mean, action, std)
-            v[t] = critic(policy.features(obs))[:, 0]
+            buffer.obs[t], buffer.action[t], buffer.log_prob[t] = obs, action, log_prob(mean, action, std)
+            buffer.value[t] = critic(policy.features(obs))[:, 0]
             earned, fell, over = env.step(action.double().numpy())
-            reward[t] = torch.from_numpy(earned * (1.0 - gamma))
-            fell_all[t], over_all[t] = torch.from_numpy(fell), torch.from_numpy(over)
+            buffer.reward[t] = torch.from_numpy(earned * (1.0 - gamma))
+            buffer.fell[t], buffer.over[t] = torch.from_numpy(fell), torch.from_numpy(over)
             noise = rho * noise + math.sqrt(1.0 - rho * rho) * torch.randn_like(noise)
             obs = torch.from_numpy(env.observe())
-            v_next[t] = critic(policy.features(obs))[:, 0]
+            buffer.next_value[t] = critic(policy.features(obs))[:, 0]
             done = np.flatnonzero(fell | over)
             if len(done):
                 ages.append(env.age[done].copy())
                 env.restart(done)
                 noise[done] = torch.randn(len(done), 28)
                 obs = torch.from_numpy(env.observe())
-    adv = advantages(reward, v, v_next, fell_all, over_all, gamma, p.ppo.lambda_)
-    flat = adv.reshape(-1)
-    batch = Batch(
-        obs_all.reshape(-1, obs.shape[1]), act_all.reshape(-1, 28), log_all.reshape(-1),
-        (flat - flat.mean()) / (flat.std() + 1e-8), (adv + v).reshape(-1),
-    )  # fmt: skip
     lived = float(np.concatenate(ages).mean()) if ages else float(env.age.mean())
-    return batch, {"reward": float(reward.mean()) / (1.0 - gamma), "episode_s": lived / CONTROL_HZ}
+    return buffer.batch(gamma, p.ppo.lambda_), {
+        "reward": float(buffer.reward.mean()) / (1.0 - gamma),
+        "episode_s": lived / CONTROL_HZ,
+    }
 
 
 def update(batch: Batch, learner: Learner, std: float, kl_target: float, p: AdaptivePpoParams) -> dict[str, float]:
@@ -114,9 +109,8 @@ def update(batch: Batch, learner: Learner, std: float, kl_target: float, p: Adap
         sums = {"kl": 0.0, "clipped": 0.0, "value_loss": 0.0}
         parts = torch.randperm(len(batch.obs)).split(p.batch)
         for rows in parts:
-            log_ratio = log_prob(policy(batch.obs[rows]), batch.action[rows], std) - batch.log_prob[rows]
-            ratio, adv = torch.exp(log_ratio), batch.advantage[rows]
-            loss = -torch.minimum(ratio * adv, torch.clamp(ratio, 1 - p.clip, 1 + p.clip) * adv).mean()
+            now = log_prob(policy(batch.obs[rows]), batch.action[rows], std)
+            loss, log_ratio = clipped_surrogate(now, batch.log_prob[rows], batch.advantage[rows], p.clip)
             value_loss = ((critic(features[rows])[:, 0] - batch.value_target[rows]) ** 2).mean()
             for module, optimiser, each in (
                 (policy, learner.actor_optimiser, loss),
@@ -126,10 +120,8 @@ def update(batch: Batch, learner: Learner, std: float, kl_target: float, p: Adap
                 each.backward()
                 nn.utils.clip_grad_norm_(module.parameters(), p.clip_norm)
                 optimiser.step()
-            with torch.no_grad():
-                sums["kl"] += float((torch.expm1(log_ratio) - log_ratio).mean()) / len(parts)
-                sums["clipped"] += float(((ratio - 1).abs() > p.clip).float().mean()) / len(parts)
-                sums["value_loss"] += float(value_loss) / len(parts)
+            numbers = {**ratio_stats(log_ratio, p.clip), "value_loss": float(value_loss.detach())}
+            sums = {key: sums[key] + number / len(parts) for key, number in numbers.items()}
     group = learner.actor_optimiser.param_groups[0]
     if sums["kl"] > 2.0 * kl_target:
         group["lr"] = max(p.lr_min, group["lr"] / 1.5)
